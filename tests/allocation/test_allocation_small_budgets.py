@@ -1,6 +1,7 @@
 """Budgets of few customers: each way of searching against all allocations, one by one; exchanges against all sums."""
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from disco.allocation import Segments, Status, branching
 from disco.allocation.allocate import solve_problem
 from disco.allocation.exchanging import best_sum, list_exchanges, near_sums
 from disco.allocation.finishing import Size
+from disco.allocation.pennies import Pennies
 from disco.allocation.problem import AllocationProblem, read_problem
 
 
@@ -130,3 +132,23 @@ def test_sums_near_an_amount_are_the_nearest_and_the_best_is_the_largest_not_abo
     i, j = best_sum(one, other, 777)
     assert one[i] + other[j] == every[every <= 777].max()
     assert best_sum(one, other, int(every[0]) - 1) == (-1, -1)
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_numbers_of_pennies_say_what_the_exact_sum_of_floats_says(number: int) -> None:
+    rng = np.random.default_rng([number, 100])
+    customers = int(rng.integers(3, 60))
+    costs = np.round(rng.lognormal(0.0, 2.0, (2, customers)), 2)
+    met = np.where(rng.random(customers) < 0.5, 0, -1)
+    budget = round(float(costs[0][met == 0].sum()), 2)
+    pennies = Pennies.of(costs, budget)
+    assert pennies is not None
+    numbers = pennies.counted(costs)
+    for choice in [met, *rng.integers(-1, 2, (10, customers))]:
+        chosen = [(int(column), row) for row, column in enumerate(choice) if column >= 0]
+        exact = sum((Fraction(float(costs[cell])) for cell in chosen), Fraction(0))
+        assert (float(exact) <= budget) == (sum(int(numbers[cell]) for cell in chosen) <= pennies.budget)
+
+
+def test_costs_with_many_digits_are_not_pennies() -> None:
+    assert Pennies.of(np.array([[0.1, 1.0 / 3.0]]), 1.0) is None

@@ -19,6 +19,7 @@ from disco.allocation.lagrangian import Lagrangian
 from disco.allocation.limits import UNLIMITED, Limits
 from disco.allocation.options import OptionTable
 from disco.allocation.paths import Assignment
+from disco.allocation.pennies import Pennies
 from disco.allocation.problem import AllocationProblem
 from disco.records.arrays import Array
 
@@ -27,10 +28,12 @@ _RELAXED = 10_000  # states that could be visited while one problem gets its pri
 _TRIED, _STEPS = 2, 5  # fill, search, branch where it helps, search, branch
 _BRIEF, _BRIEF_AND_PLAIN = Size(1_500, 1, 60_000), Size(0, 2, 100_000, plain=True)  # of passes before branching
 _THOROUGH = (Size(60_000, 2, 400_000),)  # and after it does not help
-_PLAINLY = (Size(0, 2, 3_000_000, plain=True),)  # the same where many lose nothing
+_PLAINLY = (Size(0, 2, 4_000_000, plain=True),)  # the same where many lose nothing
 _TIED = 24  # customers who lose nothing by another place: with so many, branching may take some steps to help
 _DEEP = 8  # steps, at most, until it must
 _COARSE = 1e-6  # relative gap from which on it does not wait for that
+_FINE = 1e-6  # relative gap from which on chance finds an allocation that needs no other proof
+_SAMPLE, _SAMPLES = Size(0, 2, 1_000_000, plain=True), 8  # lists for some of the customers, and how often
 _HELPS = 0.25  # of the gap, by which branching has to lower the bound
 _DECIDED = 1e-9  # relative gap from which on branching tells no more: what is left is how well sums fill the budget
 
@@ -55,6 +58,7 @@ class _Part:
     choice: Array  # (all customers,) of those who have their places
     worth: float  # Σ values of those who have their places
     bound: float  # what no allocation of this part is worth more than
+    pennies: Pennies | None  # how costs are counted that are decimals
     step: int = 0  # what was tried
     children: "list[_Part] | None" = None  # with one more customer at one place, where that was tried
 
@@ -76,14 +80,15 @@ class _Tree:
 
     def __init__(self, whole: Lagrangian, relaxed: Relaxed, relax: Relax) -> None:
         self.whole, self.relax = whole, relax
-        self.table = OptionTable.of(whole, relaxed.filled.tree)
+        pennies = _pennies(whole)
+        self.table = OptionTable.of(whole, relaxed.filled.tree, pennies)
         self.best = relaxed.filled
         self.unsure = -math.inf  # a bound of what was given up
         self.left = _WORK
         nobody = np.full(whole.problem.customers, -1, np.int16)
-        search = Search.of(whole, relaxed)
+        search = Search.of(whole, relaxed, pennies)
         bound = search.prices.bound / whole.value_scale
-        self.parts = [_Part(search, np.arange(whole.problem.customers), nobody, 0.0, bound)]
+        self.parts = [_Part(search, np.arange(whole.problem.customers), nobody, 0.0, bound, pennies)]
 
     @property
     def value(self) -> float:
@@ -112,6 +117,8 @@ class _Tree:
         elif part.step == _TRIED + 1:
             for size in _THOROUGH if search.tied < _TIED else _PLAINLY:
                 self.left -= search.deepen(wanted, size)
+            if search.tied >= _TIED and not search.proved(wanted):
+                self.left -= self._chance(search, wanted)
         elif self._split(part):
             return
         self._take(part, search.table.choice(search.places))
@@ -121,6 +128,15 @@ class _Tree:
             self.unsure = max(self.unsure, part.bound)
         else:
             self.parts.append(part)
+
+    def _chance(self, search: Search, wanted: float) -> int:
+        """What chance finds where a proof has no room. Returns the number of states that could be visited meanwhile."""
+        if search.bound - max(float(search.worth), wanted) > _FINE * abs(search.bound):
+            return 0
+        visited = search.sample(wanted, _SAMPLE, _SAMPLES)
+        if not search.proved(wanted):
+            visited += search.fill(large=True)
+        return visited
 
     def _split(self, part: _Part) -> bool:
         """Whether the part is made of others now, each with one more customer at one place."""
@@ -146,33 +162,43 @@ class _Tree:
     def _children(self, part: _Part) -> "list[_Part]":
         """The part with one more customer given each of their places, where the budget then binds."""
         children = []
-        for problem, rows, choice, worth in _placed(part):
+        for problem, rows, choice, worth, cost in _placed(part):
             self.left -= _RELAXED
             found = self.relax(problem)
             if found is None:
                 continue
             lagrangian, inner = found
-            search = Search.of(lagrangian, inner)
+            pennies = None if part.pennies is None else part.pennies.less(cost)
+            search = Search.of(lagrangian, inner, pennies)
             bound = min(part.bound, search.prices.bound / lagrangian.value_scale + worth)
-            child = _Part(search, rows, choice, worth, bound)
-            self._take(child, inner.filled.choice)
-            if not inner.exact:
+            child = _Part(search, rows, choice, worth, bound, pennies)
+            kept = self._take(child, inner.filled.choice)
+            if not inner.exact or (pennies is not None and not kept):
                 children.append(child)
         return children
 
-    def _take(self, part: _Part, inner: Array) -> None:
-        """The best of a part may be the best of all."""
+    def _take(self, part: _Part, inner: Array) -> bool:
+        """The best of a part may be the best of all. Returns whether it keeps the budget."""
         tried = part.choice.copy()
         tried[part.rows] = inner
         if self.whole.keeps_budget(tried):
             self.best = self.table.better(self.best, replace(self.best, choice=tried))
-        else:  # the budget of a part is a little larger, not to lose what meets it to the last bit
-            value = self.table.worth_of(self.table.places(tried)) / self.whole.value_scale
-            self.unsure = max(self.unsure, value) if value > self.value else self.unsure
+            return True
+        # the budget of a part is a little larger, not to lose what meets it to the last bit; costs in pennies are exact
+        value = self.table.worth_of(self.table.places(tried)) / self.whole.value_scale
+        if part.pennies is None and value > self.value:
+            self.unsure = max(self.unsure, value)
+        return False
 
 
-def _placed(part: _Part) -> list[tuple[AllocationProblem, Array, Array, float]]:
-    """The part with one more customer given each of their places: (problem, rows, choice, worth)."""
+def _pennies(whole: Lagrangian) -> Pennies | None:
+    problem = whole.problem
+    costs = whole.costs if problem.eligible is None else np.where(problem.eligible, whole.costs, 0.0)
+    return Pennies.of(costs, whole.most)
+
+
+def _placed(part: _Part) -> list[tuple[AllocationProblem, Array, Array, float, float]]:
+    """The part with one more customer given each of their places: (problem, rows, choice, worth, cost of the place)."""
     lagrangian = part.search.lagrangian
     problem, costs = lagrangian.problem, lagrangian.costs  # its cells are those that the budget can pay
     rows = np.arange(problem.customers)
@@ -190,7 +216,8 @@ def _placed(part: _Part) -> list[tuple[AllocationProblem, Array, Array, float]]:
     for place in range(-1, problem.columns):
         if place >= 0 and problem.eligible is not None and not problem.eligible[place, row]:
             continue
-        limits = _without(problem.limits, row, place, float(costs[place, row]) if place >= 0 else 0.0)
+        cost = float(costs[place, row]) if place >= 0 else 0.0
+        limits = _without(problem.limits, row, place, cost)
         if limits is None:
             continue
         choice = part.choice.copy()
@@ -205,7 +232,7 @@ def _placed(part: _Part) -> list[tuple[AllocationProblem, Array, Array, float]]:
             problem.depths,
             problem.largest_cost,
         )
-        children.append((child, part.rows[kept], choice, worth))
+        children.append((child, part.rows[kept], choice, worth, cost))
     return children
 
 

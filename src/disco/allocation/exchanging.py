@@ -29,6 +29,7 @@ _SLACK = 5  # a limit with as much room on either side is not broken by a few ex
 _FEWEST = 8  # customers, at least, among whom exchanges are looked for
 _WALK = 20  # moves by chance, per customer
 _NEAR = 0.75  # the share of customers who change the cost by less than it may be away from the budget meanwhile
+_MIDDLE = 0.5  # the same where those who cost most make room
 _FREE = 3  # customers of a group who move the way that most could, at most, where numbers do not matter
 _STEPS = 60  # moves of one or two customers, at most, before groups are formed
 _NEAREST = 1e3  # times what may be lost in all: what is left then is near
@@ -43,8 +44,9 @@ class _Size(NamedTuple):
     joined: int  # sums of two exchanges on either side, about
 
 
-_ATTEMPTS = (*[_Size(4_000, 16_000)] * 4, *[_Size(20_000, 60_000)] * 6, *[_Size(50_000, 400_000)] * 6)
-_THOROUGH = 4  # attempts, after which only that start is tried again which came nearest
+_ATTEMPTS = (*[_Size(4_000, 16_000)] * 4, *[_Size(20_000, 60_000)] * 6)
+_LARGE = (*[_Size(4_000, 16_000)] * 2, *[_Size(50_000, 400_000)] * 4)  # after that, from other allocations
+_MANY_LISTED = 10_000  # exchanges, from which on only that start is tried again which came nearest
 _MANY = 100_000  # sums that are joined only where what is left is near
 
 
@@ -59,52 +61,53 @@ class Indifferent(NamedTuple):
 
 
 def fill_exactly(
-    lagrangian: Lagrangian, table: OptionTable, tree: Tree, prices: Prices, starts: list[Array], enough: float
-) -> tuple[Array | None, int]:
+    lagrangian: Lagrangian, table: OptionTable, tree: Tree, prices: Prices, starts: list[Array], enough: float,
+    *, large: bool = False,
+) -> tuple[Array | None, int]:  # fmt: skip
     """Places that lose next to nothing by the prices and leave next to no money, within all limits; None: not found.
 
     starts: (customers,) places each, near the budget, that lose nothing. enough: what may be lost in all. Also how much
-    work it was, as a number of exchanges and sums.
+    work it was, as a number of exchanges and sums. large: whether more sums are looked at, after all else has failed.
     """
     best, least, work = None, math.inf, 0
     open_to = list({start.tobytes(): start for start in starts}.values())
     open_to = [start for start in open_to if prices.lost(table, tree, start) <= 0.5 * enough]
     nearest: list[Array] = []
-    for attempt, size in enumerate(_ATTEMPTS):
+    for attempt, size in enumerate(_LARGE, len(_ATTEMPTS)) if large else enumerate(_ATTEMPTS):
         if size.joined > _MANY and least > _NEAREST * enough:
             break
         hopeful = []
-        for start in open_to if attempt < _THOROUGH else nearest:
-            places = _wandered(lagrangian, table, tree, prices, start, enough, attempt)
-            members = _indifferent(table, tree, prices, places, enough)
+        for start in open_to if size.listed < _MANY_LISTED else nearest:
+            places = wandered(table, tree, prices, start, enough, attempt)
+            members = indifferent(table, tree, prices, places, enough)
             if members.who.size < _FEWEST:
                 continue
-            left = _left(lagrangian, table, places)
+            left = _left(table, places)
             moved = _exchanged(members, table, left, attempt, size)
             work += _GROUPS * size.listed + 2 * size.joined
             if moved is not None:
                 tried = places.copy()
                 tried[members.who[moved]] = members.place[moved]
                 if keeps_limits(table.counts_of(tried, tree), tree):
-                    places, left = tried, _left(lagrangian, table, tried)
+                    places, left = tried, _left(table, tried)
             loses = prices.lost(table, tree, places) + left * prices.rate if left >= 0 else math.inf
             if loses < least and lagrangian.keeps_budget(table.choice(places)):
                 best, least = places, loses
                 nearest = [start] if least <= _HOPELESS * enough else []
             if least <= enough:
                 return best, work
-            if attempt == 0 or loses <= _HOPELESS * enough:
+            if attempt in (0, len(_ATTEMPTS)) or loses <= _HOPELESS * enough:
                 hopeful.append(start)
         open_to = hopeful
     return best, work
 
 
-def _left(lagrangian: Lagrangian, table: OptionTable, places: Array) -> int:
+def _left(table: OptionTable, places: Array) -> int:
     """Money left, less than what rounding to the grid could hide."""
-    return lagrangian.budget - table.cost_of(places) - table.order.size // 2 - 1
+    return table.surely - table.cost_of(places)
 
 
-def _indifferent(table: OptionTable, tree: Tree, prices: Prices, places: Array, enough: float) -> Indifferent:
+def indifferent(table: OptionTable, tree: Tree, prices: Prices, places: Array, enough: float) -> Indifferent:
     """Who could move at next to no loss. Of several places, that of the kind with most to exchange."""
     merged = _merged(tree, prices.node, table.counts_of(places, tree))
     tied = prices.loss <= _LOSSLESS * enough
@@ -136,14 +139,15 @@ def _merged(tree: Tree, prices: Array, counts: Array) -> Array:
     return merged
 
 
-def _wandered(
-    lagrangian: Lagrangian, table: OptionTable, tree: Tree, prices: Prices, start: Array, enough: float, attempt: int
+def wandered(
+    table: OptionTable, tree: Tree, prices: Prices, start: Array, enough: float, attempt: int, *, few: bool = True
 ) -> Array:
     """Other places that lose nothing and cost about the budget: after many moves by chance, and a few towards it.
 
     Most allocations about the budget have far more exchanges than those at the ends of what is possible.
+    few: whether those who cost most keep their places. Otherwise they make room for many who cost less.
     """
-    members = _indifferent(table, tree, prices, start, enough)
+    members = indifferent(table, tree, prices, start, enough)
     if members.who.size < _FEWEST:
         return start
     moved = np.zeros(members.who.size, np.bool_)
@@ -151,11 +155,13 @@ def _wandered(
     priced = prices.node != 0.0
     low, high = np.where(priced, counts, tree.low), np.where(priced, counts, tree.high)
     ends = np.stack([table.node[members.who, start[members.who]], table.node[members.who, members.place]])
-    chance = np.empty(members.who.size, np.int64)
-    _shuffle(table.keys[members.who], attempt, chance)
-    left = _left(lagrangian, table, start)
-    near = int(np.quantile(np.abs(members.change), _NEAR))
-    left = _wander(members.change, members.kind, ends, tree.parent, low, high, counts, chance, left, near, moved)
+    chance = shuffled(table.keys[members.who], attempt)
+    left = _left(table, start)
+    near = int(np.quantile(np.abs(members.change), _NEAR if few else _MIDDLE))
+    args = (members.change, members.kind, ends, tree.parent, low, high, counts, chance)
+    if not few:
+        left = _shed(*args, left, near, moved)
+    left = _wander(*args, left, near, few, moved)
     sign, change = np.where(moved, -members.sign, members.sign), np.where(moved, -members.change, members.change)
     again = np.zeros(members.who.size, np.bool_)
     _approach(change, members.kind, sign, left, again)
@@ -189,11 +195,12 @@ def _kept(ends: Array, i: int, parent: Array, low: Array, high: Array, counts: A
 @njit(nogil=True, cache=True)
 def _wander(
     change: Array, kind: Array, ends: Array, parent: Array, low: Array, high: Array, counts: Array, chance: Array,
-    left: int, near: int, moved: Array,
+    left: int, near: int, few: bool, moved: Array,
 ) -> int:  # fmt: skip
     """Moves by chance of one customer, or of two, that keep the limits, and the cost near the budget.
 
-    chance: (members,) numbers from which those by chance follow. Returns what is left.
+    chance: (members,) numbers from which those by chance follow. few: whether one who costs more than is near may come
+    in. Returns what is left.
     """
     members = change.size
     seed = np.uint64(0)
@@ -207,7 +214,7 @@ def _wander(
         after = left - way * change[i]
         _shift(ends, i, way, parent, counts)
         single = _kept(ends, i, parent, low, high, counts)
-        if single and abs(after) <= max(near, abs(left)):
+        if single and abs(after) <= max(near, abs(left)) and (few or way * change[i] <= near):
             left = after
             moved[i] = not moved[i]
             continue
@@ -226,6 +233,40 @@ def _wander(
                 continue
             _shift(ends, j, -back, parent, counts)
         _shift(ends, i, -way, parent, counts)
+    return left
+
+
+@njit(nogil=True, cache=True)
+def _shed(
+    change: Array, kind: Array, ends: Array, parent: Array, low: Array, high: Array, counts: Array, chance: Array,
+    left: int, near: int, moved: Array,
+) -> int:  # fmt: skip
+    """Each second one who costs more than is near, by chance, moves to the cheaper place, alone or with one who costs
+    less the other way. Returns what is left."""
+    members = change.size
+    for i in range(members):
+        way = -1 if moved[i] else 1
+        if -way * change[i] <= near or chance[i] % 2 == 0:
+            continue
+        _shift(ends, i, way, parent, counts)
+        if _kept(ends, i, parent, low, high, counts):
+            left -= way * change[i]
+            moved[i] = not moved[i]
+            continue
+        for at in range(members):
+            j = (at + chance[i]) % members
+            back = -1 if moved[j] else 1
+            if j == i or kind[j] != kind[i] or back * change[j] <= 0 or back * change[j] > near:
+                continue
+            _shift(ends, j, back, parent, counts)
+            if _kept(ends, i, parent, low, high, counts) and _kept(ends, j, parent, low, high, counts):
+                left -= way * change[i] + back * change[j]
+                moved[i] = not moved[i]
+                moved[j] = not moved[j]
+                break
+            _shift(ends, j, -back, parent, counts)
+        else:
+            _shift(ends, i, -way, parent, counts)
     return left
 
 
@@ -256,8 +297,7 @@ def _approach(change: Array, kind: Array, sign: Array, left: int, moved: Array) 
 
 def _exchanged(members: Indifferent, table: OptionTable, left: int, attempt: int, size: _Size) -> Array | None:
     """Numbers of members whose moves cost as nearly what is left as four lists can make it; None: too few to choose."""
-    chance = np.empty(members.who.size, np.int64)
-    _shuffle(table.keys[members.who], attempt, chance)
+    chance = shuffled(table.keys[members.who], attempt)
     many = np.zeros(members.who.size, np.bool_)
     groups = _groups(members, np.argsort(chance, kind="stable"), size, many)
     lists = [
@@ -283,6 +323,13 @@ def _exchanged(members: Indifferent, table: OptionTable, left: int, attempt: int
         if (int(masks[number]) >> at) & 1
     ]
     return np.array(moved, np.int64)
+
+
+def shuffled(keys: Array, attempt: int) -> Array:
+    """(keys,) numbers by chance, other ones in each attempt."""
+    turn = np.empty(keys.size, np.int64)
+    _shuffle(keys, attempt, turn)
+    return turn
 
 
 @njit(nogil=True, cache=True)

@@ -16,16 +16,19 @@ nothing, and the bound of the pass before it stands.
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from disco.allocation.exchanging import fill_exactly
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.limits import Tree
+from disco.allocation.lists import Lists, Moves, join_lists, list_states
 from disco.allocation.options import OptionTable, Prices
 from disco.allocation.paths import Assignment
-from disco.allocation.states import Core, Nodes, States, Trail, best_at_each_cost, join, know_moves, list_states, visit
+from disco.allocation.pennies import Pennies
+from disco.allocation.sampling import opened_cells
+from disco.allocation.states import Core, Nodes, States, Trail, join, know_moves, visit
 from disco.records.arrays import Array
 
 _FIRST = 12  # customers, about, who are open in the first pass
@@ -38,11 +41,24 @@ _WORD = 62  # bits of a word that holds customers per limit
 _WORDS = 2  # words, at most
 _MOVES = 6  # customers whose cheapest moves into or out of a limit are known one by one
 _DEAREST = 34  # those whose moves into a limit cost most, likewise
+_DEAREST_LISTED = 160  # the same where states are listed, and bounded group by group
 _PAIRS = 3_000_000  # pairs of counts, at most, that are looked at when two halves are joined
 _QUICKER = 10  # states that are listed in the time in which one is visited
+_MOST = 0.6  # of the customers: a kind beside which the others are few
+_LARGE = 0.3  # of the customers: a kind that is divided between two halves
 _SUMS = 5  # exchanges and sums of them, likewise
 _NONE = np.empty(0)
+_OPENED = 40  # customers whose allocations are listed first, where those of all are too many
+_FEWER, _MORE_OPEN, _ROOMY = 0.87, 1.35, 0.4  # and how many next: where there was no room, or much
+_RARE = 2  # customers whom the same limits concern: few
+_FAR = 10.0  # times the money that half of the customers change: far more
+_WAYS = 16  # in which such customers are given their places, at most
+_NOT_KNOWN = -(2**62)  # less than any allocation is worth
 _NOBODY = States(np.zeros((1, 2), np.int64), *(np.zeros(1, np.int64) for _ in range(3)))
+_UNKNOWN = (-math.inf, math.inf)
+_NOTHING = Lists(
+    np.zeros((1, 2), np.int64), np.arange(2), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int32)
+)
 
 
 class Size(NamedTuple):
@@ -79,11 +95,13 @@ class Search:
     lost: float  # what every better allocation than the best known loses at least
 
     @classmethod
-    def of(cls, lagrangian: Lagrangian, relaxed: Relaxed) -> "Search":
-        table = OptionTable.of(lagrangian, relaxed.filled.tree)
+    def of(cls, lagrangian: Lagrangian, relaxed: Relaxed, pennies: Pennies | None) -> "Search":
+        table = OptionTable.of(lagrangian, relaxed.filled.tree, pennies)
         prices = Prices.of(lagrangian, relaxed.best, table)
         places = table.places(relaxed.filled.choice)
-        return cls(lagrangian, relaxed, table, prices, places, table.worth_of(places), prices.bound, 0.0)
+        known = table.cost_of(places) <= table.budget  # the floats of a part's budget may allow a little too much
+        worth = table.worth_of(places) if known else _NOT_KNOWN
+        return cls(lagrangian, relaxed, table, prices, places, worth, prices.bound, 0.0)
 
     @property
     def tree(self) -> Tree:
@@ -105,15 +123,41 @@ class Search:
         beat = max(float(self.worth), wanted)
         return self.bound - beat <= PROVED * abs(beat)
 
-    def fill(self) -> int:
+    def fill(self, *, large: bool = False) -> int:
         """Exchanges among customers who lose nothing. Returns the number of states that could be visited meanwhile."""
         relaxed = self.relaxed
         starts = [self.table.places(choice) for choice in (relaxed.near, relaxed.rich, relaxed.poor)]
         enough = 0.8 * PROVED * abs(self.prices.bound)
-        found, work = fill_exactly(self.lagrangian, self.table, self.tree, self.prices, starts, enough)
+        found, work = fill_exactly(self.lagrangian, self.table, self.tree, self.prices, starts, enough, large=large)
         if found is not None and self.table.worth_of(found) > self.worth:
             self.places, self.worth = found, self.table.worth_of(found)
         return work // _SUMS
+
+    def sample(self, wanted: float, size: Size, attempts: int) -> int:
+        """Lists of some of the customers who lose nothing, chosen by chance. Returns the number of states visited."""
+        relaxed, prices, visited = self.relaxed, self.prices, 0
+        enough = 0.8 * PROVED * abs(prices.bound)
+        starts = [self.table.places(choice) for choice in (relaxed.near, relaxed.rich, relaxed.poor)]
+        starts = list({start.tobytes(): start for start in starts}.values())
+        starts = [start for start in starts if prices.lost(self.table, self.tree, start) <= 0.5 * enough]
+        count = _OPENED
+        for attempt in range(attempts if starts else 0):
+            start = starts[attempt // 3 % len(starts)]
+            among = opened_cells(self.table, self.tree, prices, start, enough, attempt, count)
+            if among is None:
+                continue
+            allowed = prices.bound - max(float(self.worth), wanted)
+            found = _passed(self, allowed + prices.rounding, size, among)
+            visited += size.most // _QUICKER if found is None else found.visited
+            if found is None or math.isfinite(found.dropped):
+                count = max(int(count * _FEWER), 2)
+            elif found.visited * _QUICKER < _ROOMY * size.most:
+                count = int(count * _MORE_OPEN)
+            if found is not None and found.places is not None and self.table.worth_of(found.places) > self.worth:
+                self.places, self.worth = found.places, self.table.worth_of(found.places)
+            if self.proved(wanted):
+                break
+        return visited
 
     def deepen(self, wanted: float, size: Size) -> int:
         """Passes in each of which more may be lost, until one finds the optimum or needs too much room.
@@ -150,6 +194,29 @@ def _level(levels: Array, loss: float, more: int) -> float:
     return float(levels[at]) if at < levels.size else math.inf
 
 
+def _halves(core: Core) -> list[Array]:
+    """Two halves of the customers. Those who could break the same limits are together, so that few counts are possible
+    once all of them have their places. Where most are of one kind, the others come first, and what these cost at least
+    is known when the rest is listed."""
+    words = core.words.reshape(core.options.size, -1)
+    kinds, counts = np.unique(words, axis=0, return_inverse=True, return_counts=True)[1:]
+    order = np.argsort(-counts, kind="stable")
+    members = [np.flatnonzero(kinds.ravel() == kind) for kind in order]
+    if members and members[0].size > _MOST * core.options.size:
+        first = [one for group in members[1:] for one in group.tolist()]
+        return [np.array([*first, *members[0][1::2]], np.int64), members[0][0::2]]
+    whole: tuple[list[int], list[int]] = ([], [])
+    split: tuple[list[int], list[int]] = ([], [])
+    for group in members:
+        less = int(len(whole[1]) + len(split[1]) < len(whole[0]) + len(split[0]))
+        if group.size > _LARGE * core.options.size:
+            split[less].extend(group[0::2].tolist())
+            split[1 - less].extend(group[1::2].tolist())
+        else:
+            whole[less].extend(group.tolist())
+    return [np.array([*whole[half], *split[half]], np.int64) for half in (0, 1)]
+
+
 class _Passed(NamedTuple):
     """What one pass found."""
 
@@ -161,102 +228,198 @@ class _Passed(NamedTuple):
 
 
 def _pass(search: Search, allowed: float, size: Size) -> _Passed | None:
-    """The best allocation that loses no more than is allowed; None: counts need too many bits, or are too many."""
-    table, lagrangian = search.table, search.lagrangian
-    usual = np.where(search.lossless, table.cost, 2**62).argmin(axis=1)  # the cheapest place of those that lose nothing
-    opened = _core(search.tree, table, search.prices, usual, allowed)
+    """The best allocation that loses no more than is allowed; None: counts need too many bits, or are too many.
+
+    Where states are listed, those few customers whose place concerns other limits than that of most, or far more money,
+    are given each of their places in turn: what is left to the others is then known while these are listed.
+    """
+    if not size.plain:
+        return _passed(search, allowed, size, None)
+    best = _Passed(None, -math.inf, math.inf, math.inf, 0)
+    for among in _apart(search, allowed):
+        found = _passed(search, allowed, size, among)
+        if found is None:
+            return None
+        places = best.places
+        if found.places is not None and found.most >= best.most:
+            places = found.places
+        best = _Passed(
+            places, max(best.most, found.most), min(best.dropped, found.dropped), min(best.beyond, found.beyond),
+            best.visited + found.visited,
+        )  # fmt: skip
+        if math.isfinite(best.dropped) or best.visited > 2 * size.most // _QUICKER:
+            return best._replace(dropped=0.0)
+    return best
+
+
+def _apart(search: Search, allowed: float) -> list[Array]:
+    """(customers, places) cells that lose no more than is allowed: for each way in which few are given their places."""
+    table = search.table
+    cells = search.prices.loss <= allowed
+    options = cells.sum(axis=1)
+    opened = np.flatnonzero(options > 1)
+    if not opened.size:
+        return [cells]
+    node = np.where(cells[opened], table.node[opened], -1)
+    kinds, counts = np.unique(node, axis=0, return_inverse=True, return_counts=True)[1:]
+    cost = np.where(cells[opened], table.cost[opened], table.cost[opened].max(axis=1, keepdims=True))
+    change = np.where(cells[opened], table.cost[opened], 0).max(axis=1) - cost.min(axis=1)
+    rare = counts[kinds.ravel()] <= _RARE
+    large = change > _FAR * np.median(change)
+    ways = [cells]
+    for at in np.lexsort((table.keys[opened], -change, ~rare)):
+        if not (rare[at] or large[at]) or len(ways) * options[opened[at]] > _WAYS:
+            continue
+        who, split = opened[at], []
+        for place in np.flatnonzero(cells[who]):
+            for way in ways:
+                one = way.copy()
+                one[who] = False
+                one[who, place] = True
+                split.append(one)
+        ways = split
+    return ways
+
+
+def _passed(search: Search, allowed: float, size: Size, among: Array | None) -> _Passed | None:
+    """`_pass` with some cells only; None: all."""
+    table, lagrangian, prices = search.table, search.lagrangian, search.prices
+    lossless = search.lossless
+    if among is not None:
+        prices = prices._replace(loss=np.where(among, prices.loss, math.inf))
+        lossless = np.where((lossless & among).any(axis=1, keepdims=True), lossless & among, among)
+    usual = np.where(lossless, table.cost, 2**62).argmin(axis=1)  # the cheapest place of those that lose nothing
+    opened = _core(search.tree, table, prices, usual, allowed)
     if opened is None:
         return None
     core, nodes, cells, lost = opened
     if core is None or nodes is None or lost > allowed:
         return _Passed(None, -math.inf, math.inf, lost, 0)
-    budget = lagrangian.budget + usual.size // 2 + 1 - table.cost_of(usual)
-    parts = [np.arange(first, cells.size, size.parts) for first in range(size.parts)]
-    ends, dropped, beyond, visited = [], math.inf, math.inf, 0
+    if size.plain:
+        nodes = _needed(nodes, allowed)
+    budget = table.budget - table.cost_of(usual)
+    parts = [np.arange(cells.size)] if size.parts == 1 else _halves(core)
+    dropped, beyond, visited = math.inf, math.inf, 0
+    ends: list[Any] = []  # all of one of two kinds
     for part in parts:
-        turned, limits = _turned(core, nodes, part)
-        end = (_listed if size.plain else _visited)(
-            turned, limits, budget, search.prices.rate, allowed - lost, part.size, size
-        )
+        turned, limits = _turned(core, nodes, part, _DEAREST_LISTED if size.plain else _DEAREST)
+        args = (turned, limits, budget, search.prices.rate, allowed - lost, part.size, size)
+        end = _Listed.of(*args, ends[0].reach if ends else _UNKNOWN) if size.plain else _Visited.of(*args)
         visited += end.visited
         dropped, beyond = min(dropped, end.dropped + lost), min(beyond, end.beyond + lost)
-        if not end.states.cost.size:
+        if not end.size:
             return _Passed(None, -math.inf, dropped, beyond, visited)
         ends.append(end)
     most = -math.inf
     for _ in range(_TRIES):
-        complete, *numbers = join(ends[0].states, ends[1].states if ends[1:] else _NOBODY, nodes, budget, _PAIRS)
-        if not complete:
+        found = ends[0].joined(ends[1] if ends[1:] else None, nodes, budget)
+        if found is None:
             return None
-        if numbers[0] < 0:
+        if found[0] < 0:
             break
         tried = usual.copy()
-        for part, end, number in zip(parts, ends, numbers, strict=False):
-            for stage, option in _moves(end, number, part.size):
+        for part, end, number in zip(parts, ends, found, strict=False):
+            for stage, option in end.moves(number):
                 tried[cells[part[stage]]] = core.place[part[stage], option]
         most = max(most, float(table.worth_of(tried)))
         if lagrangian.keeps_budget(table.choice(tried)):
             return _Passed(tried, most, dropped, beyond, visited)
         # within the budget on the grid, but not to the last bit
-        budget = sum(int(end.states.cost[number]) for end, number in zip(ends, numbers, strict=False)) - 1
+        budget = sum(end.cost_of(number) for end, number in zip(ends, found, strict=False)) - 1
     return _Passed(None, most, dropped, beyond, visited)
 
 
-class _End(NamedTuple):
-    """The states of one part of the customers."""
+@dataclass(slots=True)
+class _Visited:
+    """The states of one part of the customers, taken one customer after the other."""
 
     states: States
     trail: Trail
-    number: Array | None  # (states,) in the trail, where states are listed and not visited customer by customer
+    stages: int
     dropped: float  # as of `_Passed`
     beyond: float
     visited: int
 
+    @classmethod
+    def of(
+        cls, core: Core, limits: Nodes, budget: int, rate: float, allowed: float, stages: int, size: Size
+    ) -> "_Visited":
+        room = min(size.most, (stages + 1) * size.width) + 2
+        trail = Trail(np.empty(room, np.int32), np.empty(room, np.int8), np.zeros(stages + 2, np.int64))
+        states, dropped, beyond = visit(
+            core, limits, *_by_ratio(core), budget, rate, allowed, stages, size.width, size.most, trail
+        )
+        return cls(states, trail, stages, dropped, beyond, int(trail.start.max()) + 1)
 
-def _visited(
-    core: Core, limits: Nodes, budget: int, rate: float, allowed: float, stages: int, size: Size
-) -> _End:  # fmt: skip
-    room = min(size.most, (stages + 1) * size.width) + 2
-    trail = Trail(np.empty(room, np.int32), np.empty(room, np.int8), np.zeros(stages + 2, np.int64))
-    states, dropped, beyond = visit(
-        core, limits, *_by_ratio(core), budget, rate, allowed, stages, size.width, size.most, trail
-    )
-    return _End(states, trail, None, dropped, beyond, int(trail.start.max()) + 1)
+    @property
+    def size(self) -> int:
+        return int(self.states.cost.size)
 
+    def cost_of(self, number: int) -> int:
+        return int(self.states.cost[number])
 
-def _listed(core: Core, limits: Nodes, budget: int, rate: float, allowed: float, stages: int, size: Size) -> _End:
-    trail = Trail(np.empty(size.most, np.int32), np.empty(size.most, np.int8), np.zeros(size.most, np.int64))
-    states, number, complete, beyond = list_states(core, limits, budget, rate, allowed, stages, size.most, trail)
-    visited = number.size // 2 if complete else size.most // _QUICKER  # sorting takes longest
-    if not complete:
-        return _End(States(*(one[:0] for one in states)), trail, number[:0], 0.0, beyond, visited)
-    order = np.argsort(states.cost, kind="stable")
-    for words in states.words.T[::-1]:
-        if words.size and (words != words[0]).any():
-            order = order[np.argsort(words[order], kind="stable")]
-    order = best_at_each_cost(states, order)
-    kept = States(*(one[order] for one in states))
-    return _End(kept, trail, number[order], math.inf, beyond, visited)
+    def joined(self, other: "_Visited | None", nodes: Nodes, budget: int) -> tuple[int, int] | None:
+        """The numbers of the best two states; -1: there are none; None: there are too many."""
+        complete, *numbers = join(self.states, _NOBODY if other is None else other.states, nodes, budget, _PAIRS)
+        return (numbers[0], numbers[1]) if complete else None
 
-
-def _moves(end: _End, state: int, stages: int) -> list[tuple[int, int]]:
-    """(customer, option) of those whom a state gives their places, by number among the part's customers."""
-    moves, trail = [], end.trail
-    if end.number is not None:
-        at = int(end.number[state])
-        while at > 0:
-            moves.append((int(trail.start[at]), int(trail.option[at])))
-            at = int(trail.parent[at])
+    def moves(self, state: int) -> list[tuple[int, int]]:
+        """(customer, option) of a state, by number among the part's customers."""
+        moves, trail = [], self.trail
+        for stage in range(self.stages - 1, -1, -1):
+            at = int(trail.start[stage + 1]) + state
+            moves.append((stage, int(trail.option[at])))
+            state = int(trail.parent[at])
         return moves
-    for stage in range(stages - 1, -1, -1):
-        at = int(trail.start[stage + 1]) + state
-        moves.append((stage, int(trail.option[at])))
-        state = int(trail.parent[at])
-    return moves
 
 
-def _turned(core: Core, nodes: Nodes, part: Array) -> tuple[Core, Nodes]:
-    """These customers before the others."""
+@dataclass(slots=True)
+class _Listed:
+    """The same by sorted lists, where states rarely beat each other."""
+
+    core: Core
+    lists: Lists
+    trail: Moves
+    dropped: float
+    beyond: float
+    visited: int
+
+    @classmethod
+    def of(
+        cls, core: Core, limits: Nodes, budget: int, rate: float, allowed: float, stages: int, size: Size,
+        others: tuple[float, float],
+    ) -> "_Listed":  # fmt: skip
+        """others: what the other part costs at least and at most."""
+        trail = Moves.room(2 * size.most)
+        lists, complete = list_states(core, limits, others, budget, rate, allowed, stages, size.most, trail)
+        visited = lists.cost.size // _QUICKER if complete else size.most // _QUICKER
+        return cls(core, lists, trail, math.inf if complete else 0.0, allowed, visited)
+
+    @property
+    def size(self) -> int:
+        return int(self.lists.cost.size)
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The least and the largest cost of a state."""
+        return float(self.lists.cost.min()), float(self.lists.cost.max())
+
+    def cost_of(self, number: int) -> int:
+        return int(self.lists.cost[number])
+
+    def joined(self, other: "_Listed | None", nodes: Nodes, budget: int) -> tuple[int, int] | None:
+        lists, core, trail = (
+            (_NOTHING, self.core, self.trail) if other is None else (other.lists, other.core, other.trail)
+        )
+        first, second = join_lists(self.lists, lists, nodes, budget, (self.core, core), (self.trail, trail))
+        return int(first), int(second)
+
+    def moves(self, state: int) -> list[tuple[int, int]]:
+        return self.trail.of(int(self.lists.last[state]))
+
+
+def _turned(core: Core, nodes: Nodes, part: Array, dearest: int) -> tuple[Core, Nodes]:
+    """These customers before the others. dearest: moves whose costs are known one by one."""
     turn = np.concatenate([part, np.setdiff1d(np.arange(core.options.size), part)])
     fewest, largest = nodes.least[:-1] - nodes.least[1:], nodes.most[:-1] - nodes.most[1:]
     turned = Core(*(np.ascontiguousarray(one[turn]) for one in core))
@@ -264,7 +427,7 @@ def _turned(core: Core, nodes: Nodes, part: Array) -> tuple[Core, Nodes]:
     limits = nodes._replace(
         least=_after(fewest[turn]), most=_after(largest[turn]), usual=np.empty(shape, np.int64),
         more=np.empty((*shape, _MOVES)), fewer=np.empty((*shape, _MOVES)), others=np.empty(shape),
-        dearest=np.empty((*shape, _DEAREST)),
+        dearest=np.empty((*shape, dearest)),
     )  # fmt: skip
     know_moves(turned, limits)
     return turned, limits
@@ -352,6 +515,15 @@ def _core(tree: Tree, table: OptionTable, prices: Prices, usual: Array, allowed:
         cost[rows, picked] - cost[cells, picked[:, 0]][:, None], tie[rows, picked], loss[rows, picked], increments,
     )  # fmt: skip
     return _Open(core, nodes, cells, lost)
+
+
+def _needed(nodes: Nodes, allowed: float) -> Nodes:
+    """The limits, without counts that lose more by what they leave unused of a limit with a price."""
+    price = np.abs(nodes.price)
+    unused = np.floor(np.minimum(allowed / np.where(price > 0.0, price, 1.0), 2.0**40)).astype(np.int64)
+    low = np.where(nodes.price > 0.0, np.maximum(nodes.low, nodes.high - unused), nodes.low)
+    high = np.where(nodes.price < 0.0, np.minimum(nodes.high, nodes.low + unused), nodes.high)
+    return nodes._replace(low=low, high=high)
 
 
 def _after(per_customer: Array) -> Array:

@@ -14,6 +14,7 @@ from disco.allocation.grid import tie_hash
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.limits import UNLIMITED, Tree
 from disco.allocation.paths import Assignment
+from disco.allocation.pennies import Pennies
 from disco.records.arrays import Array
 from disco.records.compiled import njit
 
@@ -29,9 +30,13 @@ class OptionTable(NamedTuple):
     worth: Array  # (customers, places)
     cost: Array  # (customers, places)
     tie: Array  # (customers, places) hashes
+    cost_scale: float  # grid units per unit of cost
+    budget: int  # the largest cost, on the grid, that may be within the budget
+    surely: int  # the largest one that is
 
     @classmethod
-    def of(cls, lagrangian: Lagrangian, tree: Tree) -> "OptionTable":
+    def of(cls, lagrangian: Lagrangian, tree: Tree, pennies: Pennies | None) -> "OptionTable":
+        """pennies: how costs are counted that are decimals; None: they are rounded to a grid of their own."""
         problem = lagrangian.problem
         keys = problem.keys_of(np.arange(problem.customers))
         order = np.argsort(keys, kind="stable")
@@ -43,9 +48,15 @@ class OptionTable(NamedTuple):
             values, costs = np.where(allowed, values, 0.0), np.where(allowed, costs, 0.0)
         node[:, 1:] = tree.leaf[group]
         worth[:, 1:] = np.rint(values.T.astype(np.float64) * lagrangian.value_scale)
-        cost[:, 1:] = np.rint(costs.T.astype(np.float64) * lagrangian.cost_scale)
         _hashes(keys[order], tie)
-        return cls(order, keys[order], node, worth, cost, tie)
+        if pennies is not None:
+            cost[:, 1:] = pennies.counted(costs.T)
+            return cls(order, keys[order], node, worth, cost, tie, pennies.scale, pennies.budget, pennies.budget)
+        cost[:, 1:] = np.rint(costs.T.astype(np.float64) * lagrangian.cost_scale)
+        rounded = order.size // 2 + 1  # what rounding to the grid could hide
+        budget = lagrangian.budget
+        scale = lagrangian.cost_scale
+        return cls(order, keys[order], node, worth, cost, tie, scale, budget + rounded, budget - rounded)
 
     @property
     def rows(self) -> Array:
@@ -125,7 +136,8 @@ class Prices(NamedTuple):
         bound = math.fsum([*top.tolist(), *limits.tolist(), best.rate * lagrangian.most])
         scale = lagrangian.value_scale
         rounding = _ROUNDING * (float(np.abs(table.worth).max(initial=0)) * table.order.size + abs(bound * scale))
-        return cls(price * scale, best.rate * lagrangian.unit, (top[:, None] - net) * scale, bound * scale, rounding)
+        rate = best.rate * scale / table.cost_scale
+        return cls(price * scale, rate, (top[:, None] - net) * scale, bound * scale, rounding)
 
     def lost(self, table: OptionTable, tree: Tree, places: Array) -> float:
         """D - value, less what the money left is worth."""
