@@ -1,12 +1,13 @@
 """Budgets of few customers: each way of searching against all allocations, one by one; exchanges against all sums."""
 
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from disco.allocation import Segments, Status, branching
+from disco.allocation import Segments, Status, allocate, branching
 from disco.allocation.allocate import solve_problem
 from disco.allocation.exchanging import best_sum, list_exchanges, near_sums
 from disco.allocation.finishing import Size
@@ -135,7 +136,7 @@ def test_sums_near_an_amount_are_the_nearest_and_the_best_is_the_largest_not_abo
 
 
 @pytest.mark.parametrize("number", range(40))
-def test_numbers_of_pennies_say_what_the_exact_sum_of_floats_says(number: int) -> None:
+def test_sums_of_pennies_are_within_the_budget_as_decimals_are(number: int) -> None:
     rng = np.random.default_rng([number, 100])
     customers = int(rng.integers(3, 60))
     costs = np.round(rng.lognormal(0.0, 2.0, (2, customers)), 2)
@@ -143,11 +144,37 @@ def test_numbers_of_pennies_say_what_the_exact_sum_of_floats_says(number: int) -
     budget = round(float(costs[0][met == 0].sum()), 2)
     pennies = Pennies.of(costs, budget)
     assert pennies is not None
+    assert Pennies.of(costs, pennies.allowed) == pennies
     numbers = pennies.counted(costs)
     for choice in [met, *rng.integers(-1, 2, (10, customers))]:
         chosen = [(int(column), row) for row, column in enumerate(choice) if column >= 0]
-        exact = sum((Fraction(float(costs[cell])) for cell in chosen), Fraction(0))
-        assert (float(exact) <= budget) == (sum(int(numbers[cell]) for cell in chosen) <= pennies.budget)
+        within = sum((Fraction(str(costs[cell])) for cell in chosen), Fraction(0)) <= Fraction(str(budget))
+        assert (sum(int(numbers[cell]) for cell in chosen) <= pennies.budget) == within
+        assert (sum(float(costs[cell]) for cell in chosen) <= pennies.allowed) == within
+
+
+def test_a_budget_is_met_to_the_penny_where_floats_exceed_it_in_the_last_bit() -> None:
+    assert 0.1 + 0.2 > 0.3
+    found = allocate([[5.0], [5.0]], [None], costs=[[0.1], [0.2]], budget=0.3)
+    assert (found.counts.tolist(), found.status) == ([2], Status.OPTIMAL)
+    assert allocate([[5.0], [5.0]], [None], costs=[[0.1], [0.21]], budget=0.3).counts.tolist() == [1]
+    three = {"costs": np.full((3, 1), 1.1), "floors": [3]}
+    assert math.fsum([1.1, 1.1, 1.1]) > 3.3
+    assert allocate(np.ones((3, 1)), [None], budget=3.3, **three).counts.tolist() == [3]
+    assert allocate(np.ones((3, 1)), [None], budget=3.29, **three).status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_budgets_in_pennies_are_those_of_whole_numbers(number: int) -> None:
+    rng = np.random.default_rng([number, 101])
+    customers = int(rng.integers(2, 60))
+    minor = rng.integers(1, 2_000, (customers, 3))
+    values = rng.lognormal(2.0, 1.0, (customers, 3)) + minor / 50
+    caps, budget = [customers // 2 + 1, None, customers // 3 + 1], int(rng.integers(100, minor.max(axis=1).sum() + 1))
+    money = allocate(values, caps, costs=minor / 100, budget=budget / 100)
+    whole = allocate(values, caps, costs=minor.astype(float), budget=float(budget))
+    assert money.value == pytest.approx(whole.value, rel=1e-9)
+    assert money.status is whole.status
 
 
 def test_costs_with_many_digits_are_not_pennies() -> None:

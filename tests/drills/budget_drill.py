@@ -121,7 +121,7 @@ def recomputed(problem: AllocationProblem, choice: np.ndarray) -> tuple[Fraction
         for group in range(limits.segment_caps.shape[0]):
             given, most = counts.get((group, column), 0), limits.segment_caps[group, column]
             assert limits.segment_floors[group, column] <= given <= min(most, UNLIMITED), f"{given} at {group, column}"
-    # a sum of floats that rounds to the budget is within it: 0.1 + 0.2 fits into 0.3 + 1 ulp, not into 0.3
+    # a sum of floats that rounds to the budget is within it; that of pennies has an allowance far below a penny
     assert limits.budget is not None
     assert float(cost) <= limits.budget, f"{float(cost)} of {limits.budget}"
     return value, cost

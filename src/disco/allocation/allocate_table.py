@@ -25,6 +25,7 @@ from disco.allocation.chunk_screen import DecidedChunks, Nobody, ScreenedChunks,
 from disco.allocation.closed import Closed, first_codes
 from disco.allocation.limits import CountsLike, Limits, SegmentLimits, Segments, read_limits, tree_of
 from disco.allocation.paths import Assignment
+from disco.allocation.pennies import allowed_budget
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.result import Allocation, Status
 from disco.allocation.survey import Survey, Surveyed, Suspected, refuse_duplicates, side_by_side
@@ -268,6 +269,8 @@ class _Run:
         rule = Nobody(_groups(limits))
         if limits.segment_caps is not None:
             limits = replace(limits, segment=rows.group)
+        if rows.costs is not None and limits.budget is not None:
+            limits = replace(limits, budget=allowed_budget(rows.costs, rows.eligible, limits.budget))
         problem = AllocationProblem(
             rows.values, limits, rows.eligible, rows.costs, rows.keys, self.layout.depths, _largest_cost(rows)
         )

@@ -51,7 +51,7 @@ class OptionTable(NamedTuple):
         _hashes(keys[order], tie)
         if pennies is not None:
             cost[:, 1:] = pennies.counted(costs.T)
-            return cls(order, keys[order], node, worth, cost, tie, pennies.scale, pennies.budget, pennies.budget)
+            return cls(order, keys[order], node, worth, cost, tie, pennies.per_unit, pennies.budget, pennies.budget)
         cost[:, 1:] = np.rint(costs.T.astype(np.float64) * lagrangian.cost_scale)
         rounded = order.size // 2 + 1  # what rounding to the grid could hide
         budget = lagrangian.budget

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from disco.allocation.limits import CountsLike, Limits, Segments, read_limits
+from disco.allocation.pennies import allowed_budget
 from disco.records.arguments import column_labels
 from disco.records.arrays import Flags, Floats, Ids, Integers, Keys
 from disco.records.depths import read_depths
@@ -189,6 +190,8 @@ def read_problem(
         flags = flags.T
         if flags.flags.c_contiguous != by_depth.flags.c_contiguous:
             flags = np.ascontiguousarray(flags) if by_depth.flags.c_contiguous else np.asfortranarray(flags)
+    if cost is not None and limits.budget is not None:
+        limits = replace(limits, budget=allowed_budget(cost, flags, limits.budget))
     known = None if ids is None else read_ids(ids)
     keys = None if known is None else _read_keys(known, customers=customers)
     return AllocationProblem(by_depth, limits, flags, cost, keys, named, largest_of(cost, flags), known)
