@@ -71,15 +71,19 @@ def net_of(
     line: Array,
 ) -> None:
     """line[j] = what depth k is worth to customer base + j beyond its price; NaN where they cannot have it."""
+    end = base + line.size
+    worth = values[k, base:end]  # slices have no negative places, for which the compiler would look
     for j in range(line.size):
-        line[j] = np.float64(values[k, base + j]) - (prices[0, k] if segment is None else prices[segment[base + j], k])
+        line[j] = np.float64(worth[j]) - (prices[0, k] if segment is None else prices[segment[base + j], k])
     if costs is not None:  # what costs more than the whole budget nobody can have: costs are not negative
+        paid = costs[k, base:end]
         for j in range(line.size):
-            price = np.float64(costs[k, base + j])
+            price = np.float64(paid[j])
             line[j] = line[j] - budget_price * price if price <= budget else np.nan
     if eligible is not None:
+        allowed = eligible[k, base:end]
         for j in range(line.size):
-            line[j] = line[j] if eligible[k, base + j] else np.nan
+            line[j] = line[j] if allowed[j] else np.nan
 
 
 @njit(nogil=True, cache=True)

@@ -12,10 +12,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
+from disco.allocation.cells import bits_of
 from disco.allocation.chunk_rows import ID, ChunkRows, Layout
 from disco.allocation.contended import screen_range
 from disco.allocation.lagrangian import RateRange
-from disco.allocation.screen import Apart, PriceBox, bits_of, screen
+from disco.allocation.screen import Apart, PriceBox, screen
 from disco.allocation.survey import affordable
 from disco.allocation.ties import GridBox, screen_exactly
 from disco.records.arrays import Array, Integers, Keys

@@ -17,11 +17,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from disco.allocation.bids import BLOCK, compete, compete_two
+from disco.allocation.cells import load_line
 from disco.allocation.lagrangian import Lagrangian, Outside, RateRange
 from disco.allocation.limits import UNLIMITED, Limits, tree_of
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.rates import Point, RateSample, columns_of, find_ends, find_near, range_of
-from disco.allocation.screen import BLOCK, PriceBox, compete, compete_two, load_line
+from disco.allocation.screen import PriceBox
 from disco.records.arrays import Array
 from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import njit
@@ -69,6 +71,7 @@ def count_range(
     first, second, winner = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK, np.int64)
     lines, none = np.empty((2, BLOCK)), np.zeros(prices[0].shape)
     spent = np.zeros(2, np.int64)
+    wanted = np.zeros((2, counts.shape[1], counts.shape[2] + 1), np.int64)
     for base in range(start, stop, BLOCK):
         count = min(BLOCK, stop - base)
         for end in range(2):
@@ -78,13 +81,14 @@ def count_range(
                 first[:count], second[:count], winner[:count],
             )  # fmt: skip
             for j in range(count):
-                place = winner[j]
-                if place > 0:
-                    group = 0
-                    if segment is not None:
-                        group = segment[base + j]
-                    counts[end, group, place - 1] += 1
-                    spent[end] += int(np.rint(np.float64(costs[place - 1, base + j]) * cost_scale))
+                group = 0
+                if segment is not None:
+                    group = segment[base + j]
+                wanted[end, group, winner[j]] += 1
+                some = max(winner[j] - 1, 0)  # read a cell in any case: whether to would be a branch hard to predict
+                cost = int(np.rint(np.float64(costs[some, base + j]) * cost_scale))
+                spent[end] += cost if winner[j] > 0 else 0
+    counts += wanted[:, :, 1:]
     return spent[0], spent[1]
 
 
@@ -122,8 +126,11 @@ def screen_range(
     opened = 0
     worth = 0
     spent = 0
+    settled = np.zeros((groups, columns + 1), np.int64)
+    near = np.empty(BLOCK + 1, np.int64)  # the open ones of a block, written down without a branch
     for base in range(start, stop, BLOCK):
         count = min(BLOCK, stop - base)
+        found = 0
         for end in range(2):
             _bid(
                 values, eligible, costs, segment, rates[end], boxes[end], base, lines,
@@ -135,18 +142,24 @@ def screen_range(
                 group = segment[base + j]
             place = winner[0, j]
             choice[base - start + j] = place - 1
-            if (
-                place != winner[1, j]
-                or first[0, j] - second[0, j] <= reach[0, group, place]
-                or first[1, j] - second[1, j] <= reach[1, group, place]
-            ):
-                if opened < rows.size:
-                    rows[opened] = base + j
-                opened += 1
-            elif place > 0:
-                counts[group, place - 1] += 1
-                worth += int(np.rint(np.float64(values[place - 1, base + j]) * scales[0]))
-                spent += int(np.rint(np.float64(costs[place - 1, base + j]) * scales[1]))
+            is_open = (
+                (place != winner[1, j])
+                | (first[0, j] - second[0, j] <= reach[0, group, place])
+                | (first[1, j] - second[1, j] <= reach[1, group, place])
+            )
+            near[found] = base + j
+            found += 1 if is_open else 0
+            at = 0 if is_open else place
+            settled[group, at] += 1
+            some = max(place - 1, 0)  # read a cell in any case: whether to would be a branch hard to predict
+            gain = int(np.rint(np.float64(values[some, base + j]) * scales[0]))
+            cost = int(np.rint(np.float64(costs[some, base + j]) * scales[1]))
+            worth += gain if at > 0 else 0
+            spent += cost if at > 0 else 0
+        listed = min(found, max(rows.size - opened, 0))
+        rows[opened : opened + listed] = near[:listed]
+        opened += found
+    counts += settled[:, 1:]
     return opened, worth, spent
 
 

@@ -77,13 +77,16 @@ def wanted(
     for base in range(start, last, best.size):
         count = min(best.size, last - base)
         best[:] = 0.0
+        end = base + count
         for k in range(values.shape[0]):
+            worth, paid = values[k, base:end], costs[k, base:end]
             for j in range(count):
-                i = base + j
-                net = np.float64(values[k, i]) - rate * np.float64(costs[k, i])
-                net -= prices[0, k] if segment is None else prices[segment[i], k]
-                if net > best[j] and (eligible is None or eligible[k, i]):
-                    best[j] = net
+                net = np.float64(worth[j]) - rate * np.float64(paid[j])
+                net -= prices[0, k] if segment is None else prices[segment[base + j], k]
+                better = net > best[j]
+                if eligible is not None:
+                    better = better and eligible[k, base + j]
+                best[j] = net if better else best[j]
         total += best.sum()
     return total
 

@@ -11,132 +11,12 @@ exact: the prices and the box around them are a guess that `screen` and `paths` 
 
 import numpy as np
 
-from disco.allocation.screen import compete, compete_two
+from disco.allocation.demand import demand, tie_density, window_of
 from disco.records.arrays import Array
 from disco.records.compiled import njit
 
-_WIDENINGS = 7
 _SCARCE = 64.0  # codes in a sample, below which a depth is scarce: its lower end then leaves at most 100 of it open
 _SCARCE_ON_THE_WAY = 8.0  # the same in the small samples that only show the way
-
-
-@njit(nogil=True, cache=True)
-def demand(sample: Array, prices: Array, first: Array, second: Array, winner: Array, counts: Array) -> float:
-    """Customers who want each depth at these prices (filled into counts); returns Σ_i of their best net value."""
-    columns, rows = sample.shape
-    for i in range(rows):
-        first[i] = 0.0
-        second[i] = -np.inf
-        winner[i] = 0
-    for k in range(0, columns - 1, 2):
-        compete_two(sample[k], sample[k + 1], prices[k], prices[k + 1], k + 1, first, second, winner)
-    if columns % 2:
-        compete(sample[columns - 1], prices[columns - 1], columns, first, second, winner)
-    wanted = np.zeros(columns + 1, np.int64)
-    total = 0.0
-    for i in range(rows):
-        wanted[winner[i]] += 1
-        total += first[i]
-    for k in range(columns):
-        counts[k] = wanted[k + 1]
-    return total
-
-
-@njit(nogil=True, cache=True)
-def window_of(first: Array, second: Array, customers: float) -> float:
-    """A width that about `customers` of the gaps between best and second best do not exceed."""
-    rows = first.size
-    taken = min(rows, 64)
-    gaps = np.empty(taken)
-    for j in range(taken):
-        i = j * rows // taken
-        gaps[j] = first[i] - second[i]
-    gaps.sort()
-    at = min(taken - 1, max(int(customers / rows * taken), min(3, taken - 1)))
-    while at + 1 < taken and gaps[at] <= 0.0:
-        at += 1
-    return float(gaps[at])
-
-
-@njit(nogil=True, cache=True)
-def _pairs_within(
-    sample: Array, prices: Array, first: Array, second: Array, winner: Array, window: float, wanted: Array,
-    rivals: bool, seen: Array,
-) -> None:  # fmt: skip
-    """seen[a + 1, b + 1] = customers whose best is a, second best b (-1: no code), and closer than the window.
-
-    Only pairs with a wanted depth in them are counted.
-    rivals: count every b that is closer than the window, not the second best alone.
-    """
-    columns, rows = sample.shape
-    seen[:] = 0.0
-    for i in range(rows):
-        if first[i] - second[i] < window:
-            place = winner[i]
-            if rivals:
-                least = first[i] - window
-                if place != 0 and least < 0.0 and (wanted[place] or wanted[0]):
-                    seen[place, 0] += 1.0
-                for k in range(columns):
-                    if k + 1 != place and sample[k, i] - prices[k] > least and (wanted[place] or wanted[k + 1]):
-                        seen[place, k + 1] += 1.0
-                continue
-            runner_up = 0  # "no code", unless some depth bids exactly the second best
-            for k in range(columns):
-                if sample[k, i] - prices[k] == second[i] and k + 1 != place:
-                    runner_up = k + 1
-                    break
-            if wanted[place] or wanted[runner_up]:
-                seen[place, runner_up] += 1.0
-
-
-@njit(nogil=True, cache=True)
-def tie_density(
-    sample: Array, prices: Array, first: Array, second: Array, winner: Array, window: float, free: Array,
-    rivals: bool, density: Array,
-) -> Array:  # fmt: skip
-    """density[k, l] = -customers indifferent between k and l per unit of price; the diagonal includes "no code".
-
-    A depth that few customers want is looked at through a window four times wider, and again, until enough are seen.
-    free: (depths,) Booleans; the others are looked at once.
-    rivals: see all depths in the window, not the best two alone. Where two depths are worth nearly the same to
-        everybody, they hide from each other all others that they compete with together.
-    Returns the window (depths,) through which each depth was seen.
-    """
-    columns, rows = sample.shape
-    enough = min(24.0, rows / 32.0)
-    density[:] = 0.0
-    windows = np.full(columns, window)
-    if not window > 0.0 or not np.isfinite(window):
-        return windows
-    seen = np.empty((_WIDENINGS, columns + 1, columns + 1))
-    level_of = np.zeros(columns + 1, np.int64)
-    wanted = np.ones(columns + 1, np.bool_)
-    for level in range(_WIDENINGS):
-        if level > 0:
-            wanted[0] = False
-            thin = False
-            for k in range(1, columns + 1):
-                few = seen[level - 1, k].sum() + seen[level - 1, :, k].sum() < enough
-                wanted[k] = wanted[k] and free[k - 1] and few
-                if wanted[k]:
-                    level_of[k] = level
-                    thin = True
-            if not thin:
-                break
-        _pairs_within(sample, prices, first, second, winner, window * 4.0**level, wanted, rivals, seen[level])
-    for a in range(columns + 1):
-        for b in range(a):
-            level = max(level_of[a], level_of[b])
-            weight = (seen[level, a, b] + seen[level, b, a]) / (2.0 * window * 4.0**level)
-            density[a - 1, a - 1] += weight
-            if b > 0:
-                density[b - 1, b - 1] += weight
-                density[a - 1, b - 1] -= weight
-                density[b - 1, a - 1] -= weight
-    for k in range(columns):
-        windows[k] = window * 4.0 ** level_of[k + 1]
-    return windows
 
 
 @njit(nogil=True, cache=True)
@@ -261,6 +141,7 @@ def descend(
     # a step moves free prices only; where floors bind, which prices are shown depends on the way, so it stays as it was
     floorless = low.max() <= 0.0
     moving = free if floorless else every
+    shown = ~held if floorless else every  # a held depth has no error bar, and nobody near it to be seen
     some_held = held.any()
     value = demand(sample, prices, first, second, winner, counts) + limits_worth(prices, low, high)
     if some_held:
@@ -271,7 +152,7 @@ def descend(
     while True:
         window = window_of(first, second, min(max(4.0 * worst, 40.0 * columns), 0.5 * rows))
         if worst <= tolerance or used >= passes:
-            tie_density(sample, prices, first, second, winner, window, every, False, density)
+            tie_density(sample, prices, first, second, winner, window, shown, False, density)
             return worst
         windows = tie_density(sample, prices, first, second, winner, window, moving, floorless, density)
         for k in range(columns):
@@ -279,7 +160,7 @@ def descend(
             best_counts[k] = counts[k]
         solve_symmetric(density, free, step)
         if not (np.isfinite(step).all() and np.isfinite(window)):  # nobody is near a second choice: no way to go
-            tie_density(sample, prices, first, second, winner, window, every, False, density)
+            tie_density(sample, prices, first, second, winner, window, shown, False, density)
             return worst
         scale = 1.0 if np.abs(step).max() > 0.0 else 0.0
         for k in range(columns):
@@ -312,7 +193,7 @@ def descend(
         if not improved:
             demand(sample, prices, first, second, winner, counts)
             _gradient(prices, counts, low, high, held, slope, free)
-            tie_density(sample, prices, first, second, winner, window, every, False, density)
+            tie_density(sample, prices, first, second, winner, window, shown, False, density)
             return worst
         value = new_value
         worst = new_worst
@@ -371,7 +252,9 @@ def guess(
                 few = (low <= 0.0) & (high * part < _SCARCE_ON_THE_WAY)
                 descend(small, low * part, high * part, prices, 20, 1.0 + 0.005 * rows / step, few, counts, density)
             step //= 4
-    scarce = (low <= 0.0) & (high < _SCARCE)
+    # of a table without sampling noise, only a depth that is scarce beside the others: where all are, prices would be
+    # those of one selection each
+    scarce = (low <= 0.0) & (high < (_SCARCE if thinning > 0.0 else min(_SCARCE, 0.25 * high.max())))
     left = descend(sample, low, high, prices, passes, tolerance, scarce, counts, density)
     if low.max() <= 0.0:
         _anchor(sample, prices, high, counts, density)

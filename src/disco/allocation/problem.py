@@ -15,7 +15,7 @@ from disco.records.arrays import Flags, Floats, Ids, Integers, Keys
 from disco.records.depths import read_depths
 from disco.records.errors import InputError, LimitError
 from disco.records.frames import without_ids
-from disco.records.identity import customer_keys, read_ids
+from disco.records.identity import customer_keys, read_ids, row_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class AllocationProblem:
 
     def keys_of(self, rows: Integers) -> Keys:
         """The tie-breaking keys of some rows."""
-        return customer_keys(rows) if self.keys is None else self.keys[rows]
+        return row_keys(rows) if self.keys is None else self.keys[rows]
 
 
 def _depth_major(array: object, *, name: str) -> Floats:
@@ -175,7 +175,7 @@ def read_problem(
     limits = read_limits(
         caps, floors=floors, segments=segments, budget=budget, customers=customers, columns=columns, depths=named
     )
-    cost = None if costs is None else _read_costs(costs, shape=(columns, customers))
+    cost, dearest = (None, 0.0) if costs is None else _read_costs(costs, shape=(columns, customers))
     if budget is not None and cost is None:
         raise LimitError("budget", found="a budget without costs", expected="`costs`, of the same shape as values")
     flags = None
@@ -194,7 +194,8 @@ def read_problem(
         limits = replace(limits, budget=allowed_budget(cost, flags, limits.budget))
     known = None if ids is None else read_ids(ids)
     keys = None if known is None else _read_keys(known, customers=customers)
-    return AllocationProblem(by_depth, limits, flags, cost, keys, named, largest_of(cost, flags), known)
+    largest_cost = dearest if flags is None else largest_of(cost, flags)
+    return AllocationProblem(by_depth, limits, flags, cost, keys, named, largest_cost, known)
 
 
 def agreed_ids(given: object, own: object, *, where: str) -> Any:
@@ -234,17 +235,17 @@ def _read_names(
     return own
 
 
-def _read_costs(costs: object, *, shape: tuple[int, int]) -> Floats:
+def _read_costs(costs: object, *, shape: tuple[int, int]) -> tuple[Floats, float]:
+    """Costs by depth, and the largest."""
     cost = _depth_major(costs, name="costs")
     if cost.shape != shape:
         raise InputError("costs", found=f"shape {cost.shape[::-1]}", expected=f"the shape of values, {shape[::-1]}")
-    with np.errstate(over="ignore"):  # a sum beyond the largest float is no reason: each cell is looked at then
-        total = cost.sum()
-    if not np.isfinite(total) and not np.isfinite(cost).all():
+    least, most = float(cost.min()), float(cost.max())  # NaN where any cost is
+    if not (np.isfinite(least) and np.isfinite(most)):
         refuse_non_finite(cost, name="costs")
-    if cost.min() < 0:
+    if least < 0:
         column, row = np.unravel_index(int(cost.argmin()), cost.shape)
         raise InputError(
-            f"costs, row {int(row) + 1}, column {int(column)}", found=float(cost.min()), expected="a cost of at least 0"
+            f"costs, row {int(row) + 1}, column {int(column)}", found=least, expected="a cost of at least 0"
         )
-    return cost
+    return cost, most

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from disco.allocation.cells import take
 from disco.allocation.lagrangian import Lagrangian, RateRange
 from disco.allocation.limits import tree_of
 from disco.allocation.newton import guess
-from disco.allocation.screen import PriceBox, take
+from disco.allocation.screen import PriceBox
 from disco.allocation.segments import box_of_segments
 from disco.allocation.solver import box_of_guess
 from disco.records.arrays import Array

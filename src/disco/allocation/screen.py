@@ -2,8 +2,7 @@
 
 Prices p_k = t + s_k with |t - t₀| ≤ none_width and |s_k - s₀_k| ≤ width_k: depths compete by s alone, "no code" feels t
 too. A customer is settled when their best place still wins at the corner of the box that is worst for it. The kernel is
-a pure function of one chunk of customers; `run_screen` hands the chunks to an engine. Samples of customers, the same
-for the same table, are drawn here too.
+a pure function of one chunk of customers; `run_screen` hands the chunks to an engine.
 """
 
 from dataclasses import dataclass
@@ -11,11 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from disco.allocation.bids import BLOCK, compete, compete_four
+from disco.allocation.cells import as_float, bits_of, copy_all, gather, load_line, value_range
 from disco.allocation.problem import AllocationProblem
 from disco.records.arrays import Array
 from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import njit
-from disco.records.identity_kernels import mix
 from disco.records.ports import Engine
 
 
@@ -86,196 +86,6 @@ def _settled_apart(
         if not own - x > most[place, k + 1] + margin:
             return -1
     return place
-
-
-@njit(nogil=True, cache=True)
-def sample_rows(customers: int, size: int, run: int) -> Array:
-    """About `size` row numbers: one run of neighbours (they share a cache line) from each of size / run strata."""
-    runs = size // run
-    rows = np.empty(runs * run, np.int64)
-    for stratum in range(runs):
-        begin = stratum * customers // runs
-        room = max((stratum + 1) * customers // runs - begin - run, 0)
-        offset = np.int64(mix(np.uint64(stratum + 1)) % np.uint64(room + 1))
-        for j in range(run):
-            rows[stratum * run + j] = begin + offset + j
-    return rows
-
-
-@njit(nogil=True, cache=True)
-def take(
-    values: Array, eligible: Array | None, costs: Array | None, rate: float, rows: Array, out: Array
-) -> tuple[float, float]:
-    """out[k, j] = value - rate · cost of customer rows[j], -∞ where ineligible.
-
-    Returns the largest magnitude (NaN or ∞ when any value is) and the largest value, of eligible cells before costs.
-    """
-    magnitude = 0.0
-    largest = -np.inf
-    for k in range(values.shape[0]):
-        for j in range(rows.size):
-            i = rows[j]
-            x = np.float64(values[k, i])
-            if eligible is not None and not eligible[k, i] and np.isfinite(x):
-                out[k, j] = -np.inf
-                continue
-            size = abs(x)
-            if not size <= magnitude:
-                magnitude = size if not np.isnan(magnitude) else magnitude
-            largest = max(largest, x)
-            if costs is not None:
-                x -= rate * np.float64(costs[k, i])
-            out[k, j] = x if np.isfinite(x) else -np.inf
-    return magnitude, largest
-
-
-@njit(nogil=True, cache=True)
-def gather(values: Array, eligible: Array | None, costs: Array | None, rate: float, rows: Array, out: Array) -> None:
-    """out[k, j] = value - rate · cost of customer rows[j], -∞ where ineligible: `take` without its statistics."""
-    for k in range(values.shape[0]):
-        for j in range(rows.size):
-            out[k, j] = values[k, rows[j]]
-        if costs is not None:
-            for j in range(rows.size):
-                out[k, j] -= rate * np.float64(costs[k, rows[j]])
-        if eligible is not None:
-            for j in range(rows.size):
-                if not eligible[k, rows[j]]:
-                    out[k, j] = -np.inf
-
-
-BLOCK = 2048  # customers per block: long enough for the prefetcher, short enough for the second-level cache
-
-
-@njit(nogil=True, cache=True)
-def compete(line: Array, shift: float, place: int, first: Array, second: Array, winner: Array) -> None:
-    """Let one more place bid line - shift for every customer: keep the best two bids and who made the best."""
-    for j in range(line.size):
-        x = line[j] - shift
-        f = first[j]
-        s = second[j]
-        ahead = x > f
-        lesser = f if ahead else x
-        second[j] = lesser if lesser > s else s
-        first[j] = x if ahead else f
-        winner[j] = place if ahead else winner[j]
-
-
-@njit(nogil=True, cache=True)
-def compete_two(
-    line: Array, other: Array, shift: float, other_shift: float, place: int, first: Array, second: Array,
-    winner: Array,
-) -> None:  # fmt: skip
-    """Two places at once: half the traffic of `compete` for the three state arrays."""
-    for j in range(line.size):
-        x = line[j] - shift
-        y = other[j] - other_shift
-        f = first[j]
-        s = second[j]
-        w = winner[j]
-        larger = x if x >= y else y
-        smaller = y if x >= y else x
-        of = place if x >= y else place + 1
-        ahead = larger > f
-        lesser = f if ahead else larger
-        lesser = lesser if lesser > smaller else smaller
-        second[j] = lesser if lesser > s else s
-        first[j] = larger if ahead else f
-        winner[j] = of if ahead else w
-
-
-@njit(nogil=True, cache=True)
-def compete_four(
-    a: Array, b: Array, c: Array, d: Array, shifts: Array, place: int, first: Array, second: Array, winner: Array
-) -> None:
-    """Four places at once, by the better of either pair; equal bids go to the first of them, as in `compete_two`."""
-    shift_a, shift_b, shift_c, shift_d = shifts[0], shifts[1], shifts[2], shifts[3]
-    for j in range(a.size):
-        x = a[j] - shift_a
-        y = b[j] - shift_b
-        z = c[j] - shift_c
-        t = d[j] - shift_d
-        f = first[j]
-        s = second[j]
-        w = winner[j]
-        front = x if x >= y else y
-        behind = y if x >= y else x
-        of = place if x >= y else place + 1
-        other_front = z if z >= t else t
-        other_behind = t if z >= t else z
-        other_of = place + 2 if z >= t else place + 3
-        mine = front >= other_front
-        larger = front if mine else other_front
-        smaller = other_front if mine else front
-        third = behind if mine else other_behind
-        of = of if mine else other_of
-        smaller = smaller if smaller > third else third
-        ahead = larger > f
-        lesser = f if ahead else larger
-        lesser = lesser if lesser > smaller else smaller
-        second[j] = lesser if lesser > s else s
-        first[j] = larger if ahead else f
-        winner[j] = of if ahead else w
-
-
-@njit(nogil=True, cache=True)
-def value_range(
-    bits: Array, eligible: Array | None, k: int, start: int, stop: int, largest: int, magnitude: int
-) -> tuple[int, int]:
-    """Largest value and largest magnitude as bit patterns: finite floats of one sign sort like their bits, and NaN and
-    infinities lie above all of them; integer maxima run at memory speed, float ones must mind NaN.
-
-    Ineligible cells count only when they are not finite: what stands there must not set the grid.
-    """
-    magnitude_mask = 0x7FFFFFFFFFFFFFFF if bits.itemsize == 8 else 0x7FFFFFFF
-    infinity = 0x7FF0000000000000 if bits.itemsize == 8 else 0x7F800000
-    line = bits[k, start:stop]
-    if eligible is None:  # a loop of its own: without a condition in it the compiler reads several words at once
-        for j in range(line.size):
-            word = line[j]
-            size = word & magnitude_mask
-            largest = word if word > largest else largest
-            magnitude = size if size > magnitude else magnitude
-        return largest, magnitude
-    for j in range(line.size):
-        word = line[j]
-        size = word & magnitude_mask
-        if not eligible[k, start + j] and size < infinity:
-            continue
-        largest = word if word > largest else largest
-        magnitude = size if size > magnitude else magnitude
-    return largest, magnitude
-
-
-@njit(nogil=True, cache=True)
-def load_line(
-    values: Array,
-    eligible: Array | None,
-    costs: Array | None,
-    rate: float,
-    segment: Array | None,
-    centre: Array,
-    width: Array,
-    k: int,
-    start: int,
-    line: Array,
-) -> None:
-    """line[j] = value - rate · cost - (centre - width) of customer start + j; -∞ where ineligible."""
-    count = line.size
-    if segment is None:
-        shift = centre[0, k] - width[0, k]
-        for j in range(count):
-            line[j] = np.float64(values[k, start + j]) - shift
-    else:
-        for j in range(count):
-            group = segment[start + j]
-            line[j] = np.float64(values[k, start + j]) - (centre[group, k] - width[group, k])
-    if costs is not None:
-        for j in range(count):
-            line[j] -= rate * np.float64(costs[k, start + j])
-    if eligible is not None:
-        for j in range(count):
-            line[j] = line[j] if eligible[k, start + j] else -np.inf
 
 
 @njit(nogil=True, cache=True)
@@ -395,21 +205,6 @@ def screen(
             for k in range(columns):
                 counts[group, k] += won[lane, group, k + 1]
     return opened, largest, magnitude
-
-
-@njit(nogil=True, cache=True)
-def copy_all(
-    values: Array, bits: Array, eligible: Array | None, costs: Array | None, rate: float, out: Array
-) -> tuple[int, int]:
-    """out = value - rate · cost of everybody, -∞ where ineligible; returns the range of `values` as bit patterns."""
-    columns = values.shape[0]
-    nothing = np.zeros((1, columns))
-    largest = 0
-    magnitude = 0
-    for k in range(columns):
-        largest, magnitude = value_range(bits, eligible, k, 0, bits.shape[1], largest, magnitude)
-        load_line(values, eligible, costs, rate, None, nothing, nothing, k, 0, out[k])
-    return largest, magnitude
 
 
 _CHUNK = 262_144  # customers per chunk: a pass is memory-bound and takes milliseconds, so fewer and longer chunks
@@ -542,15 +337,3 @@ def keep_everybody(
     problem.refuse_unless_finite(magnitude)
     top = problem.grid_top(largest, magnitude, rate)
     return Screened(here, counts, numbers, by_depth, here.size, top, 1e-12 * top)
-
-
-def bits_of(values: Array) -> Array:
-    """The same memory as integers of the same size."""
-    return values.view(np.int64 if values.dtype.itemsize == 8 else np.int32)
-
-
-def as_float(pattern: int, *, wide: bool) -> float:
-    """The float whose bits these are."""
-    if wide:
-        return float(np.int64(pattern).view(np.float64))
-    return float(np.int32(pattern).view(np.float32))

@@ -1,7 +1,7 @@
 """The exact solver for segments: Newton on a price per limit, a box of prices per segment, shortest paths on the rest.
 
 As `solver` does it for limits of depths alone. Every limit of the tree has a price y ≥ 0, and a customer of segment g
-pays π_gk = y_k + y_gk for depth k. With the density of ties Q_g of each segment (`newton.tie_density`) and B_g, which
+pays π_gk = y_k + y_gk for depth k. With the density of ties Q_g of each segment (`demand.tie_density`) and B_g, which
 takes prices of limits to π_g,
 
     D(y) = Σ_limits y · cap + Σ_i max(0, max_k v_ik - π_gk)
@@ -16,12 +16,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from disco.allocation.cells import sample_rows, take
+from disco.allocation.demand import demand, tie_density, window_of
 from disco.allocation.grid import grid_scale, to_grid
 from disco.allocation.limits import UNLIMITED, Tree
-from disco.allocation.newton import demand, tie_density, tied, window_of
+from disco.allocation.newton import tied
 from disco.allocation.paths import Assignment, Settled, settle_from
 from disco.allocation.problem import AllocationProblem
-from disco.allocation.screen import PriceBox, Screened, keep_everybody, run_screen, sample_rows, take
+from disco.allocation.screen import PriceBox, Screened, keep_everybody, run_screen
 from disco.records.arrays import Array
 from disco.records.ports import Engine
 

@@ -12,23 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from disco.allocation.cells import bits_of, sample_rows, take
 from disco.allocation.closed import Closed
 from disco.allocation.grid import grid_scale, to_grid
 from disco.allocation.limits import Limits, Tree, tree_of
 from disco.allocation.newton import guess, tied
 from disco.allocation.paths import Assignment, settle_from
 from disco.allocation.problem import AllocationProblem
-from disco.allocation.screen import (
-    Apart,
-    PriceBox,
-    Screened,
-    bits_of,
-    keep_everybody,
-    run_screen,
-    sample_rows,
-    screen,
-    take,
-)
+from disco.allocation.screen import Apart, PriceBox, Screened, keep_everybody, run_screen, screen
 from disco.allocation.segments import solve_segments
 from disco.allocation.ties import solve_exactly
 from disco.records.arrays import Array
@@ -280,15 +271,17 @@ def _solve_open(
     if opened > 300:
         low_left, high_left = np.maximum(low[1:], 0).astype(float), high[1:].astype(float)
         width, lowest = np.empty(columns), np.empty(columns)
-        cold = prices is None
+        cold, tolerance = prices is None, 2.0 + 0.05 * math.sqrt(opened)
         for spread in _INNER_SPREADS:
-            shift, left, _ = guess(by_depth, low_left, high_left, centre, cold, 30, 2.0, 0.0, spread, width, lowest)
+            shift, left, _ = guess(
+                by_depth, low_left, high_left, centre, cold, 30, tolerance, 0.0, spread, width, lowest
+            )
             if left > 50.0 + 0.01 * opened:
                 if tied(by_depth):
                     return None
                 centre = sample_prices(by_depth, low_left, high_left)
                 shift, left, _ = guess(
-                    by_depth, low_left, high_left, centre, False, 30, 2.0, 0.0, spread, width, lowest
+                    by_depth, low_left, high_left, centre, False, 30, tolerance, 0.0, spread, width, lowest
                 )
             box = box_of_guess(centre, width, lowest, shift, screened.largest)
             inner = run_screen(

@@ -8,8 +8,9 @@ side by side or adds them up. So no result depends on the engine, on the number 
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import cache
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,13 +41,18 @@ def spread(
 
 def require_engine(engine: object) -> None:
     """Refuse an engine's name or class where the engine itself is needed."""
-    if engine is not None and (isinstance(engine, type) or not isinstance(engine, Engine)):
+    if engine is not None and not _is_engine(cast(Hashable, type(engine))):
         raise InputError(
             "engine",
             found=kind_of(engine),
             expected="an engine object, not its name or class, or None",
             fix="Pass one such as disco.LocalEngine(threads=2), or leave it out.",
         )
+
+
+@cache  # a protocol takes longer to check than a small table to solve
+def _is_engine(kind: Hashable) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Engine)
 
 
 def row_chunks(rows: int, *, size: int | None = None) -> list[slice]:
