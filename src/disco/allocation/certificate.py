@@ -263,10 +263,13 @@ def certify(
     rate = 0.0 if budget_price is None else budget_price
     most = np.inf if limits.budget is None else limits.budget
 
+    # one type of choice is one kernel less to compile; what is no column stays none
+    picked = choice if choice.dtype == np.int16 else np.clip(choice, -2, problem.columns).astype(np.int16)
+
     def audited(rows: slice) -> tuple[_Audited, Array]:
         counts = np.zeros(effective.shape, np.int64)
         wrong, *totals = _audit(
-            problem.values, problem.eligible, problem.costs, limits.segment, choice, effective, rate, most,
+            problem.values, problem.eligible, problem.costs, limits.segment, picked, effective, rate, most,
             rows.start, rows.stop, counts,
         )  # fmt: skip
         return _Audited(wrong, *(_Total(*total) for total in totals)), counts
