@@ -161,7 +161,20 @@ def test_a_budget_is_met_to_the_penny_where_floats_exceed_it_in_the_last_bit() -
     three = {"costs": np.full((3, 1), 1.1), "floors": [3]}
     assert math.fsum([1.1, 1.1, 1.1]) > 3.3
     assert allocate(np.ones((3, 1)), [None], budget=3.3, **three).counts.tolist() == [3]
-    assert allocate(np.ones((3, 1)), [None], budget=3.29, **three).status is Status.INFEASIBLE
+    short = allocate(np.ones((3, 1)), [None], budget=3.29, **three)
+    assert short.status is Status.INFEASIBLE
+    assert "Raise the budget from 3.29 to 3.30" in str(short.conflicts[0])
+
+
+def test_what_the_budget_cannot_pay_says_nothing_about_its_decimals() -> None:
+    for dear in (100.0 + 1.0 / 3.0, 1e15):
+        found = allocate([[5.0], [4.0], [9.0]], None, costs=[[0.1], [0.2], [dear]], budget=0.3)
+        assert (found.value, found.status) == (9.0, Status.OPTIMAL)
+
+
+def test_a_conflict_names_the_budget_as_it_was_given() -> None:
+    found = allocate(np.ones((3, 1)), None, costs=np.full((3, 1), 2.0), budget=2.5, floors=[3])
+    assert "Raise the budget from 2.50 to 6.00" in str(found.conflicts[0])
 
 
 @pytest.mark.parametrize("number", range(30))

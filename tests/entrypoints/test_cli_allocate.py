@@ -289,3 +289,17 @@ def test_a_folder_of_values_gives_a_folder_with_the_same_rows_and_summary(run, f
         run(folder / "values", *caps, "-o", folder / "codes", "--solver", "highs")
     with pytest.raises(InputError, match="other content"):
         run(folder / "values", *caps, "-o", folder / "values")
+
+
+def test_a_null_id_is_said_of_its_own_file(run, files):
+    folder, _, table = files
+    costs = {"customer_id": table["customer_id"], **{name: np.ones(50) for name in ("0.05", "0.10", "0.2")}}
+    (folder / "caps.yaml").write_text("caps: {}\nbudget: 9\n")
+    given = ("--caps", folder / "caps.yaml", "--costs", folder / "costs.parquet", "-o", folder / "o.parquet")
+    unnamed = pa.array(table["customer_id"], mask=np.arange(50) == 6)
+    for wrong in ("values", "costs"):
+        for name, columns in (("values", table), ("costs", costs)):
+            rows = {**columns, "customer_id": unnamed} if name == wrong else columns
+            pq.write_table(pa.table(rows), folder / f"{name}.parquet")
+        with pytest.raises(InputError, match=rf"{wrong}\.parquet, column customer_id: found a null"):
+            run(folder / "values.parquet", *given)

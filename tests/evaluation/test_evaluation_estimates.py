@@ -279,6 +279,7 @@ def test_equal_constant_arms_show_no_difference():
         ([1.0], [1.0, 2.0], "decided arm"),
         ([1.0, 2.0], [np.nan, 2.0], "control arm"),
         ([1.0, 2.0], [0.0, 0.0], "control mean"),
+        ([0.0, 0.0, 0.0], [2.0, 2.0, 5.0], "decided arm: found zeros alone"),
     ],
 )
 def test_arms_that_cannot_be_compared_are_refused_by_name(decided, control, named):

@@ -120,3 +120,9 @@ def test_a_few_ids_get_the_keys_that_the_kernels_give(ids: list[int] | list[str]
     assert long.size > 64
     np.testing.assert_array_equal(customer_keys(ids), long[: len(ids)])
     assert customer_keys(ids).dtype == np.uint64
+
+
+@pytest.mark.parametrize("ids", [[2**70, None], [2**70, "a"]])
+def test_a_large_id_among_others_is_refused_in_words(ids: list[object]) -> None:
+    with pytest.raises(InputError, match="ids of type"):
+        read_ids(ids)

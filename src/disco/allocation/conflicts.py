@@ -13,6 +13,7 @@ import numpy as np
 
 from disco.allocation.limits import UNLIMITED, Limits, column_name, quoted_label
 from disco.allocation.paths import Assignment
+from disco.allocation.pennies import Pennies
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.result import Conflict
 from disco.allocation.solver import solve
@@ -236,7 +237,8 @@ def budget_conflict(problem: AllocationProblem) -> tuple[Conflict, ...]:
         return count_conflicts(problem)
     _, limits = _program(problem)
     floors = [limit for limit in limits if limit.is_floor]
-    needed = Decimal(repr(least.cost)).quantize(Decimal("0.01"), ROUND_CEILING)  # up: a budget of this much must do
+    cost = Decimal(repr(_in_decimals(problem, least.cost)))
+    needed = cost.quantize(Decimal("0.01"), ROUND_CEILING)  # up: a budget of this much must do
     change = f"Raise the budget from {budget:,.2f} to {needed:,}"
     way = _cheapest_floor(problem, floors, least)
     if way is not None:
@@ -244,6 +246,14 @@ def budget_conflict(problem: AllocationProblem) -> tuple[Conflict, ...]:
         change += f", or {limit.change(amount)[0].lower()}{limit.change(amount)[1:]}"
     names = (f"budget {budget:,.2f}", *(limit.name for limit in floors))
     return (Conflict(names, f"the floors cost at least {needed:,}", change),)
+
+
+def _in_decimals(problem: AllocationProblem, cost: float) -> float:
+    """A sum of costs, without what their floats differ from decimals where they stand for such."""
+    assert problem.costs is not None
+    costs = problem.costs if problem.eligible is None else np.where(problem.eligible, problem.costs, 0.0)
+    pennies = Pennies.of(costs, cost)
+    return cost if pennies is None else pennies.budget / pennies.per_unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,18 +236,22 @@ def _pass(search: Search, allowed: float, size: Size) -> _Passed | None:
     if not size.plain:
         return _passed(search, allowed, size, None)
     best = _Passed(None, -math.inf, math.inf, math.inf, 0)
-    for among in _apart(search, allowed):
+    ways = _apart(search, allowed)
+    for number, among in enumerate(ways, start=1):
         found = _passed(search, allowed, size, among)
         if found is None:
             return None
         places = best.places
-        if found.places is not None and found.most >= best.most:
+        if found.places is not None and (
+            places is None or search.table.worth_of(found.places) >= search.table.worth_of(places)
+        ):
             places = found.places
         best = _Passed(
             places, max(best.most, found.most), min(best.dropped, found.dropped), min(best.beyond, found.beyond),
             best.visited + found.visited,
         )  # fmt: skip
-        if math.isfinite(best.dropped) or best.visited > 2 * size.most // _QUICKER:
+        worked_enough = best.visited > 2 * size.most // _QUICKER and number < len(ways)
+        if math.isfinite(best.dropped) or worked_enough:
             return best._replace(dropped=0.0)
     return best
 

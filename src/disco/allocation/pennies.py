@@ -1,8 +1,8 @@
 """Costs in whole pennies, and the budget that they can meet.
 
 A penny has no exact float: 0.1 + 0.2 exceeds 0.3 in the last bit, and people who write these numbers mean that it does
-not. Where all costs are decimals with few digits, the budget is therefore the largest whole number of pennies in it,
-plus an allowance far below a penny and far above what sums of their floats can differ from the decimals.
+not. Where all costs are decimals with few digits, a budget therefore has an allowance: far below a penny, and far above
+what sums of floats can differ from the decimals that they stand for.
 """
 
 import math
@@ -16,7 +16,7 @@ from disco.records.arrays import Array, Flags, Floats
 _DIGITS = (0, 1, 2, 3, 4)  # decimals that are looked for
 _MOST = 2.0**40  # pennies of a cost or a budget: times a power of ten they are exact floats
 _ALLOWANCE = 2.0**-45  # of the budget
-_FEW = 1 << 17  # customers: of more, a penny is nothing, and tables in chunks are not looked at as a whole
+SEEN_WHOLE = 1 << 17  # customers: larger tables in chunks are never here as a whole
 
 
 class Pennies(NamedTuple):
@@ -47,7 +47,7 @@ class Pennies(NamedTuple):
 
     @property
     def allowed(self) -> float:
-        """The budget in money, with the allowance."""
+        """The whole pennies of the budget in money, with the allowance."""
         return self.budget / self.per_unit * (1.0 + _ALLOWANCE)
 
 
@@ -60,8 +60,14 @@ def _are_whole(costs: Array, per_unit: float) -> bool:
 
 
 def allowed_budget(costs: Floats, eligible: Flags | None, budget: float) -> float:
-    """The budget as it is, or that of `Pennies` where all costs are decimals; applied twice, it changes nothing."""
-    if costs.shape[1] > _FEW:
+    """The budget, with the allowance of `Pennies` where all costs that it can pay are decimals.
+
+    Applied twice, it changes nothing.
+    """
+    if costs.shape[1] > SEEN_WHOLE:
         return budget
-    pennies = Pennies.of(costs if eligible is None else np.where(eligible, costs, 0.0), budget)
-    return budget if pennies is None else pennies.allowed
+    paid = costs <= budget * (1.0 + _ALLOWANCE)
+    pennies = Pennies.of(np.where(paid if eligible is None else paid & eligible, costs, 0.0), budget)
+    if pennies is None or pennies.per_unit == 1.0:  # sums of whole numbers are exact
+        return budget
+    return max(budget, pennies.allowed)

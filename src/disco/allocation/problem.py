@@ -69,12 +69,12 @@ class AllocationProblem:
 
 def _depth_major(array: object, *, name: str) -> Floats:
     if isinstance(array, np.ma.MaskedArray) and np.ma.getmaskarray(array).any():
-        fix = "Give values without a mask, and `eligible=~values.mask`."
+        fix = f"Give {name} without a mask; customers who may not get a depth are marked in `eligible`."
         raise InputError(name, found="an array with masked cells", expected="an array without a mask", fix=fix)
     try:
         matrix = array if type(array) is np.ndarray else np.asarray(array)
-    except ValueError:
-        found, expected = "rows of several lengths", "an array of shape (customers, depths)"
+    except ValueError:  # rows of several lengths, for example
+        found, expected = "what is no array", "an array of shape (customers, depths)"
         raise InputError(name, found=found, expected=expected) from None
     if matrix.ndim != 2:
         raise InputError(name, found=f"an array of shape {matrix.shape}", expected="shape (customers, depths)")

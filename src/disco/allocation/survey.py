@@ -18,11 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from disco.allocation.chunk_rows import ID, ChunkRows, Layout
+from disco.allocation.pennies import SEEN_WHOLE
 from disco.records.arrays import Array, Flags, Integers, Keys
 from disco.records.errors import InputError
 from disco.records.identity import customer_keys
 
-SAMPLED = 1 << 17  # customers in the sample; a table with fewer is solved as a whole
+SAMPLED = SEEN_WHOLE  # customers in the sample; a table with fewer is solved as a whole
 _SPARE = 1.1  # times as many are looked for where the number of rows is known: keys are spread evenly, but not quite
 _ALL = 1 << 64  # no key is larger
 MOST_HASHES = 1 << 26  # of ids, collected at a time: 256 MB

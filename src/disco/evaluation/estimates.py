@@ -310,6 +310,8 @@ def uplift(decided: ArrayLike, control: ArrayLike, *, level: float = 0.95) -> Up
             raise InputError(f"{name} arm", found="NaN or infinite figures", expected="finite figures")
     found = compare(Mean.of(arms["decided"]), Mean.of(arms["control"]), level=level)
     if found.relative is None:
+        if found.control > 0:
+            raise InputError("decided arm", found="zeros alone", expected="some other figure: zeros show no spread")
         raise InputError(
             "control mean", found=found.control, expected="a positive mean, else a relative uplift means nothing"
         )

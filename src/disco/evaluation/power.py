@@ -123,7 +123,8 @@ class Design:
                 "customers",
                 found=customers,
                 expected=f"enough to find any uplift with a chance of {power:.0%}",
-                fix=f"{self.customers(top, power=power):,} are the fewest, for an uplift of {100 * top:,.4g}%.",
+                fix=f"{self.customers(top, power=power):,} are the fewest"
+                + (f", for an uplift of {100 * top:,.4g}%." if self.is_rate else "."),
             )
         return root_between(lambda uplift: self.power(uplift, customers=customers) - power, 0.0, top, absolute=1e-15)
 

@@ -23,6 +23,7 @@ from disco.records.arrays import Flags, Matrix
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import FileFormatError, InputError, LimitError, Problem, TableError
 from disco.records.files import written_whole
+from disco.records.identity import read_ids
 from disco.records.manifest import check_folder
 from disco.records.ports import Engine, TableEngine
 from disco.records.result import Result
@@ -118,8 +119,11 @@ def allocate_files(
             holder, values, limits=wanted, limits_file=limits_file, out=out, costs=costs, summary=summary
         )
     table, depths, matrix, eligible = _read_matrix(values)
-    cost_matrix = None if costs is None else _read_costs(costs, table, depths, eligible)
     with _naming_files(values=values, limits=limits_file):
+        cost_matrix = None
+        if costs is not None:
+            read_ids(table.column("customer_id"))  # a null is said of VALUES, before it is looked for among the costs
+            cost_matrix = _read_costs(costs, table, depths, eligible)
         problem = read_problem(
             matrix, wanted.get("caps"), depths=depths, floors=wanted.get("floors"),
             segments=_segments(wanted.get("segments"), table, values), costs=cost_matrix, budget=wanted.get("budget"),

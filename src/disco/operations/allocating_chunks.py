@@ -14,7 +14,7 @@ from disco.allocation.allocate_table import TableAllocation, allocate_table
 from disco.allocation.chunk_rows import COST, ID, depth_columns
 from disco.records.arrays import Integers
 from disco.records.errors import InputError
-from disco.records.identity import buckets_of
+from disco.records.identity import buckets_of, id_column
 from disco.records.ports import ChunkedTable, TableEngine
 
 _BUCKETS = 256  # values and costs are brought together in as many parts, each of which has to fit into memory
@@ -26,9 +26,12 @@ class _WithBucket:
 
     columns: tuple[str, ...]
     buckets: int
+    where: str
+    """The column of ids, for errors."""
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
-        return chunk.select(list(self.columns)).append_column("bucket", buckets_of(chunk[ID], self.buckets))
+        numbers = buckets_of(chunk[ID], self.buckets, where=self.where)
+        return chunk.select(list(self.columns)).append_column("bucket", numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,8 @@ class _WithCosts:
 
 def place_of_customers(wanted: pa.ChunkedArray, there: pa.ChunkedArray, *, where: str) -> Integers:
     """(customers,) the row of each wanted customer among those there; InputError where they are not the same."""
-    ids = wanted.combine_chunks()
-    others = there.combine_chunks()
-    if others.type != ids.type or pa.types.is_dictionary(ids.type):  # 17 and "17" are one customer
+    ids, others = id_column(wanted, where=ID), id_column(there, where=f"{where}, column {ID}")
+    if others.type != ids.type:  # 17 and "17" are one customer
         ids, others = ids.cast(pa.large_string()), others.cast(pa.large_string())
     place = pc.index_in(ids, others)
     if place.null_count or len(ids) != len(others):
@@ -86,19 +88,18 @@ def _with_costs(engine: TableEngine, values: ChunkedTable, costs: Path) -> Itera
     if set(wanted) != set(named):
         found, expected = ", ".join(map(str, named)), ", ".join(map(str, wanted))
         raise InputError(str(costs), found=f"depths {found}", expected=f"depths {expected}, as in VALUES")
-    if priced.schema.field(ID).type != values.schema.field(ID).type:
-        found, expected = str(priced.schema.field(ID).type), str(values.schema.field(ID).type)
-        raise InputError(f"{costs}, column {ID}", found=found, expected=f"{expected}, as in VALUES")
     schema = values.schema
     for name in named.values():
         schema = schema.append(pa.field(f"{COST}{name}", priced.schema.field(name).type))
-    names = (tuple(values.schema.names), (ID, *named.values()))
     divided = {
         name: table.transform(
-            _WithBucket(columns, _BUCKETS),
+            _WithBucket(columns, _BUCKETS, where),
             pa.schema([table.schema.field(column) for column in columns]).append(pa.field("bucket", pa.int32())),
         )
-        for name, table, columns in zip(("values", "costs"), (values, priced), names, strict=True)
+        for name, table, columns, where in (
+            ("values", values, tuple(values.schema.names), ID),
+            ("costs", priced, (ID, *named.values()), f"{costs}, column {ID}"),
+        )
     }
     with (
         engine.by_bucket(divided, _WithCosts(tuple(named.values()), str(costs)), schema) as together,

@@ -33,7 +33,7 @@ def read_ids(ids: IdColumn, *, where: str = "customer_id") -> Ids:
         row = pc.index(pc.is_null(column), True).as_py() + 1
         found = f"a null in row {row}" if column.null_count == 1 else f"{column.null_count:,} nulls, first in row {row}"
         raise InputError(where, found=found, expected="an id in every row")
-    column = _column(column, where=where)
+    column = id_column(column, where=where)
     if isinstance(ids, np.ndarray) and ids.dtype == (np.int64 if pa.types.is_int64(column.type) else object):
         return ids
     return np.asarray(column.to_numpy(zero_copy_only=False))
@@ -45,7 +45,7 @@ def customer_keys(ids: IdColumn, *, where: str = "customer_id", engine: Engine |
     >>> bool((customer_keys([17, -3]) == customer_keys(["17", "-3"])).all())
     True
     """
-    column = _column(ids, where=where)
+    column = id_column(ids, where=where)
     if not len(column):
         return np.empty(0, np.uint64)
     if len(column) <= _FEW:
@@ -107,7 +107,7 @@ def _key_of(text: bytes) -> int:
     return key ^ key >> 31
 
 
-def _column(ids: IdColumn, *, where: str) -> pa.Array:
+def id_column(ids: IdColumn, *, where: str) -> pa.Array:
     """Ids as one Arrow array, int64 or large_string, without nulls."""
     column = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else _column_of_objects(ids, where=where)
     if column.null_count:
@@ -148,10 +148,9 @@ def _column_of_objects(ids: ArrayLike, *, where: str) -> pa.Array:
         array = np.array(ids, object)  # np.asarray turns [1, "a"] into text; the kinds must stay visible
     try:
         return pa.array(array)
-    except OverflowError:
-        largest = max(array.tolist(), key=abs)
-        raise _too_large(where, largest) from None
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+    except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        if all(type(value) is int for value in array.tolist()):
+            raise _too_large(where, max(array.tolist(), key=abs)) from None
         names = ", ".join(sorted({type(value).__name__ for value in array.tolist()}))
         raise InputError(where, found=f"ids of type {names}", expected="all integers or all text") from None
 
