@@ -67,6 +67,7 @@ class Place:
 def place(folder: Path, *, claims_in_token: bool = False) -> Iterator[Place]:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
+        bound.listen()  # a request that comes before the server does waits instead of being refused
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         with support.provider(f"{url}/sign-in/oidc/callback", claims_in_token=claims_in_token) as provider:
             provider.accounts = {"ada": dict(ADA)}
