@@ -87,19 +87,28 @@ class SparkTable:
         return reduce(add, found) if found else function(self.schema.empty_table())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        blocks = self._then(tasks.ToBlocks(), _BLOCKS).persist()
-        try:
+        with self._stored() as blocks:
             self.engine.collect(blocks.groupBy().count())  # all partitions side by side, then one after the other
             for row in blocks.toLocalIterator(prefetchPartitions=True):
                 yield from tasks.read_block(pa.py_buffer(bytes(row[0]))).to_batches()
-        finally:
-            blocks.unpersist()
 
     @contextmanager
     def kept(self) -> Iterator[ChunkedTable]:
-        blocks = self._then(tasks.ToBlocks(), _BLOCKS).persist()
-        try:
+        with self._stored() as blocks:
             yield replace(self, frame=blocks, source=tasks.FromBlocks(), steps=())
+
+    @contextmanager
+    def _stored(self) -> Iterator["DataFrame"]:
+        """The rows as blocks on the executors' disks.
+
+        Not in the heap of Java: each block is larger than one of its regions, and where all of them do not fit, every
+        pass drops some and reads them again. The operating system keeps files in memory as far as there is room.
+        """
+        from pyspark import StorageLevel
+
+        blocks = self._then(tasks.ToBlocks(), _BLOCKS).persist(StorageLevel.DISK_ONLY)
+        try:
+            yield blocks
         finally:
             blocks.unpersist()
 
