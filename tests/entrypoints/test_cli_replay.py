@@ -69,6 +69,15 @@ def test_every_policy_and_the_table(disco, write):
     assert disco("replay", write(), "--context", "x1,x2", *asked, "--batch", 450, "--repeats", 0, "--quiet")[1] == ""
 
 
+def test_forgetting_reaches_the_model(disco, write):
+    log, fixed = write(), (*CONTEXT, "--policy", "greedy", "--batch", 100, "--passes", 1, "--repeats", 0, "--json")
+    codes = [
+        json.loads(disco("replay", log, *fixed, *given)[1])["policies"]["greedy"]["codes"]
+        for given in ((), ("--forgetting", 1), ("--forgetting", 0.2))
+    ]
+    assert codes[0] == codes[1] != codes[2]
+
+
 def test_a_policy_without_accepted_purchases_says_why_it_has_no_interval(disco, write):
     made = columns()
     never = np.where(made["depth"] == 0.3, np.nan, made["full_price"].to_numpy(zero_copy_only=False))
@@ -181,6 +190,9 @@ GREEDY = ("--policy", "greedy", "--batch", "300")
         ((*CONTEXT, *GREEDY, "--policy", "greedy"), 2, "each name once"),
         ((*CONTEXT, "--policy", "greedy", "--batch", "0"), 2, "--batch"),
         ((*CONTEXT, *GREEDY, "--depth-scale", "0"), 2, "--depth-scale"),
+        ((*CONTEXT, *GREEDY, "--forgetting", "0"), 2, "--forgetting"),
+        ((*CONTEXT, *GREEDY, "--forgetting", "1.2"), 2, "at most 1"),
+        ((*CONTEXT, *GREEDY, "--forgetting", "nan"), 2, "--forgetting"),
         ((*CONTEXT, *GREEDY, "--repeats", "-1"), 2, "--repeats"),
         ((*CONTEXT, *GREEDY, "--revenue-weight", "nan"), 2, "--revenue-weight"),
         ((*CONTEXT, *GREEDY, "--warm", "nowhere.parquet"), 1, "no such file"),

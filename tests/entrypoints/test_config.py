@@ -13,7 +13,7 @@ import disco
 from disco.entrypoints.config import ShopSettings, load_settings
 from disco.entrypoints.python import Shop
 from disco.records.chunks import processors
-from disco.records.errors import MissingPartError, PlanError
+from disco.records.errors import MissingPartError, PlanError, UsageError
 from disco.records.locale import Locale
 
 FIRST = """
@@ -184,7 +184,7 @@ def test_threads_that_the_machine_cannot_use_are_refused(tmp_path: Path, threads
 def test_an_engine_and_its_master(tmp_path: Path) -> None:
     read = load_settings(write(tmp_path, "engine: spark\nmaster: spark://one:7077\n"), environment={})
     assert (read.engine, read.master) == ("spark", "spark://one:7077")
-    with pytest.raises(PlanError, match=r"--engine.*'local' or 'spark'"):
+    with pytest.raises(UsageError, match=r"--engine.*'local' or 'spark'"):
         load_settings(tmp_path / "elsewhere", environment={}, flags={"engine": "spork"})
 
 

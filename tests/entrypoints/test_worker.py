@@ -149,8 +149,10 @@ def test_a_replay_by_a_job_is_that_of_the_command_line(disco: Disco, shop: Path)
     )
     pq.write_table(log, shop / "log.parquet")
     options = ("--context", "x1", "--policy", "greedy", "--repeats", 2, "--batch", 200, "--caps", "0.1=25%")
+    options += ("--forgetting", 0.5)
     typed = json.loads(disco("replay", shop / "log.parquet", *options, "--json")[1])
     body = {"log": "log.parquet", "context": ["x1"], "policies": ["greedy"], "repeats": 2, "batch": 200}
+    body["forgetting"] = 0.5
     assert worked(shop, "replay", {**body, "caps": {"0.1": "25%"}}) == typed
     outside = submitted(shop, "replay", {**body, "log": "../log.parquet"})
     (shop / "elsewhere").symlink_to("/etc")

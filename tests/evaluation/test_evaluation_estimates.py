@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import binom, kurtosis, sem, ttest_ind
 from scipy.stats import t as student
 
@@ -17,7 +18,6 @@ from disco.evaluation.estimates import (
     quantile,
     ratio_estimate,
     reach_into_tail,
-    to_date,
     uplift,
 )
 from disco.records.errors import InputError
@@ -219,11 +219,9 @@ def test_a_brownian_motion_stays_inside_at_its_rate():
 
 def test_the_interval_and_the_p_value_agree():
     for z in (2.9, 3.2):
-        found = to_date(compare(Mean(10 + z, 0.5, 900), Mean(10.0, 0.5, 900)), information=0.8)
-        assert (found.p_value < 0.05) == (not found.difference.covers(0.0))
-    estimate = compare(Mean(12.0, 0.5, 900), Mean(10.0, 0.5, 900)).difference
-    alpha = always_valid_p_value(estimate, information=0.8, level=0.95)
-    assert 0.05 < alpha < 1
+        found = compare(Mean(10 + z, 0.5, 900), Mean(10.0, 0.5, 900), information=0.8)
+        assert (found.p_value < 0.05) == (not found.difference.covers(0.0)) == (not found.relative.covers(0.0))
+    assert 0.05 < always_valid_p_value(2.0, 1.0, information=0.8, level=0.95) < 1
 
 
 def test_it_is_tightest_near_the_planned_end():
@@ -239,16 +237,87 @@ def test_nonsense_is_refused(share, level):
         always_valid_quantile(share, level=level)
 
 
+# ---- percentages -----------------------------------------------------------------------------------------------------
+
+
+def _pair(rng: np.random.Generator) -> tuple[Mean, Mean, float]:
+    """Two means of any size and certainty, and the variance of what both contain."""
+    sizes = rng.integers(3, 2000, 2)
+    decided, control = (Mean(rng.normal(3, 3), rng.gamma(0.5, 0.5), int(size)) for size in sizes)
+    return decided, control, float(rng.choice([0.0, rng.gamma(0.5, 0.3)]))
+
+
+def test_a_percentage_excludes_zero_exactly_when_the_difference_does():
+    rng = np.random.default_rng(14)
+    seen = {True: 0, False: 0}
+    for _ in range(4000):
+        decided, control, shared = _pair(rng)
+        level, information = rng.uniform(0.6, 0.999), rng.choice([None, rng.uniform(0.05, 2.0)])
+        found = compare(decided, control, level=level, shared_variance=shared, information=information)
+        if found.relative is None or np.isinf(found.relative.upper):
+            continue
+        seen[found.relative.covers(0.0)] += 1
+        assert found.relative.covers(0.0) == found.difference.covers(0.0)
+    assert min(seen.values()) > 200  # both happen
+
+
+def test_the_ends_of_a_percentage_are_where_the_test_of_that_ratio_turns():
+    """Each end δ is a root of |m_d − (1+δ)·m_c| = q·(error of that), found by bisection; q is the difference's own."""
+    rng = np.random.default_rng(15)
+    bounded = unbounded = 0
+    for _ in range(1500):
+        decided, control, shared = _pair(rng)
+        found = compare(decided, control, level=0.9, shared_variance=shared)
+        if found.relative is None:
+            continue
+        q = (found.difference.upper - found.difference.value) / found.difference.standard_error
+
+        def away(change: float, arms=(decided, control), shared=shared, q=q) -> float:
+            (one, other), ratio = arms, 1 + change
+            own = one.variance + shared + ratio**2 * (other.variance + shared) - 2 * ratio * shared
+            return abs(one.value - ratio * other.value) - q * np.sqrt(own)
+
+        middle, (lower, upper) = found.relative.value, found.relative.ends
+        if np.isinf(upper):
+            assert control.value <= q * np.sqrt(control.variance + shared)  # it may be 0, or of either sign
+            unbounded += 1
+            continue
+        bounded += 1
+        for end, side in ((lower, -1), (upper, 1)):
+            reach = 1e-3
+            while away(middle + side * reach) < 0:
+                reach *= 2
+            assert end == pytest.approx(brentq(away, middle, middle + side * reach), rel=1e-6, abs=1e-9)
+    assert min(bounded, unbounded) > 50  # both happen
+
+
+def test_a_percentage_of_a_small_control_group_covers_the_truth():
+    """Control's mean is known to a fifth of its size: an even interval of the delta method covers too seldom."""
+    rng = np.random.default_rng(16)
+    runs, covered, even = 20_000, 0, 0
+    for _ in range(runs):
+        found = compare(Mean(rng.normal(6.0, 0.4), 0.16, 10**6), Mean(rng.normal(3.0, 0.6), 0.36, 10**6)).relative
+        covered += found is not None and found.covers(1.0)
+        even += found is not None and abs(found.value - 1.0) <= quantile(0.95) * found.standard_error
+    low, high = binom.ppf([0.0005, 0.9995], runs, 0.95)
+    assert low <= covered <= high
+    assert even < low
+
+
 # ---- uplift ----------------------------------------------------------------------------------------------------------
 
 
 def test_an_uplift_by_hand():
     decided, control = np.array([3.0, 5.0]), np.array([2.0, 2.0, 5.0])
-    result = uplift(decided, control, level=0.95)
+    result = uplift(decided, control, level=0.5)
     assert result.relative.value == pytest.approx(1 / 3)
     # delta method: sd of the ratio 4/3 with errors 1 of 4 and 1 of 3
-    spread = 4 / 3 * np.sqrt((1 / 4) ** 2 + (1 / 3) ** 2)
-    assert result.relative.upper - result.relative.lower == pytest.approx(2 * 1.959963984540054 * spread)
+    assert result.relative.standard_error == pytest.approx(4 / 3 * np.sqrt((1 / 4) ** 2 + (1 / 3) ** 2))
+    # Fieller: (4 − 3ρ)² = q²·(1 + ρ²), 2²/(1 + 1/2) degrees of freedom
+    square = student.ppf(0.75, 8 / 3) ** 2
+    lower, upper = sorted(np.roots([9 - square, -24, 16 - square]) - 1)
+    assert result.relative.ends == (pytest.approx(lower), pytest.approx(upper))
+    assert uplift(decided, control, level=0.95).relative.ends == (-np.inf, np.inf)  # control: 3 ± 1 × 3.4
 
 
 def test_the_p_value_is_welchs():

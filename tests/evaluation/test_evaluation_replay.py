@@ -366,6 +366,26 @@ def test_forgetting_is_felt_from_batch_to_batch(log):
     assert kept.policies["greedy"].codes.tolist() != forgetful.policies["greedy"].codes.tolist()
 
 
+def test_a_policy_that_forgets_follows_a_change_of_demand():
+    """Deep codes are worth most at first, shallow ones later: whoever forgets gives fewer deep codes after a while."""
+    rng = np.random.default_rng(8)
+    rows, depths = 4000, np.array([0.1, 0.4])
+    depth = rng.choice(depths, rows)
+    response = np.where(np.arange(rows) < rows // 2, 4.0, -4.0)
+    price = np.exp(3.5 + response * depth + 0.3 * rng.normal(size=rows))
+    changing = random_log(rng.normal(size=(rows, 1)), depth, price, check_balance=False)
+    limits = read_batch_limits(None, depths=changing.depths, batch=200, rows=rows, revenue_weight=None)
+    late = {}
+    for forgetting in (1.0, 0.5):
+        basket = BasketModel(forgetting=forgetting).update(changing.context[:100], depth[:100], price[:100])
+        start = Belief(basket=basket, engagement=Engagement(override=dict.fromkeys(changing.depths, 1.0)))
+        settings = {"start": start, "limits": limits, "seed": 1, "learning": True, "learn_engagement": False}
+        played = play(changing, np.arange(rows), Greedy(), **settings)
+        late[forgetting] = (played.choice[rows * 9 // 16 : rows * 5 // 8] == 1).mean()
+    assert late[1.0] > 0.9
+    assert late[0.5] < 0.1
+
+
 # ---- how it reads ----------------------------------------------------------------------------------------------------
 
 

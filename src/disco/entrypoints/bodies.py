@@ -139,6 +139,9 @@ class ReplayBody(JobBody):
         "radial_basis", description="Depth encoding of the model."
     )
     depth_scale: Number = Field(1.0, description="The encoding sees depth / depth_scale.")
+    forgetting: StrictFloat = Field(
+        1.0, gt=0, le=1, description="Weight of the baskets of a batch, per batch since; 1: none is forgotten."
+    )
     learn_engagement: StrictBool = Field(False, description="Learn the share of receivers who buy.")
     engagement_score: Name | None = Field(None, description="Column of log odds that a customer uses a code.")
 

@@ -18,7 +18,7 @@ from disco.entrypoints.files import read_yaml
 from disco.operations.openid import Admission
 from disco.records.chunks import read_threads
 from disco.records.currency import read_currency
-from disco.records.errors import InputError, MissingPartError, PlanError, Problem
+from disco.records.errors import InputError, MissingPartError, PlanError, Problem, UsageError
 from disco.records.locale import Locale, read_time_zone
 from disco.records.people import ApprovalRule, Role
 from disco.records.refusals import expected_of
@@ -311,7 +311,7 @@ def load_settings(
 ) -> ShopSettings:
     """The settings of the shop in that folder; a folder without disco.yaml has the defaults.
 
-    `flags` that are None were not given. Every problem at once in a PlanError.
+    `flags` that are None were not given. Every problem at once in a PlanError; one of a flag alone is a UsageError.
     """
     environment = os.environ if environment is None else environment
     values = _read_file(shop / FILE)
@@ -330,7 +330,12 @@ def load_settings(
     try:
         return ShopSettings.model_validate(values)
     except ValidationError as error:
-        problems = [_problem(detail, origin) for detail in error.errors(include_url=False)]
+        details = error.errors(include_url=False)
+        problems = [_problem(detail, origin) for detail in details]
+        options = [origin[str(detail["loc"][0])] for detail in details]
+    if options[0].startswith("--") and len(problems) == 1:
+        only = problems[0]
+        raise UsageError(options[0], found=only.found, expected=only.expected, fix=only.fix or None)
     raise PlanError("The settings cannot be used:", problems)
 
 

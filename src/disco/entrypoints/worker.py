@@ -125,7 +125,9 @@ def _replay(shop: "Shop", body: bodies.ReplayBody, report: Report) -> Result:
     return replay_log(
         log,
         players,
-        belief=BasketModel(encoding=ENCODINGS[body.encoding](), depth_scale=body.depth_scale),
+        belief=BasketModel(
+            encoding=ENCODINGS[body.encoding](), depth_scale=body.depth_scale, forgetting=body.forgetting
+        ),
         batch=body.batch,
         caps=limits,
         revenue_weight=body.revenue_weight,

@@ -19,7 +19,6 @@ from disco.evaluation.estimates import (
     compare_few,
     compare_unvaried,
     holm,
-    to_date,
 )
 from disco.objective import read_revenue_weight
 from disco.records.arguments import read_level, read_number
@@ -65,6 +64,10 @@ class Finding:
     def decisive(self) -> Comparison:
         """Adjusted where possible: the same estimand, less noise."""
         return self.comparison if self.adjusted is None else self.adjusted.comparison
+
+    def read(self, *, final: bool) -> Comparison:
+        """What may be read: the decisive comparison at the end, and before it the one that is valid at every look."""
+        return self.decisive if final or self.to_date is None else self.to_date
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -232,9 +235,12 @@ def ab_test(
     if findings:
         found = next(entry for entry in findings if (entry.metric, entry.per) == (primary, "customer"))
     else:
-        alone, sharper = incremental[names.decided], incremental_adjusted.get(names.decided)
-        decisive = alone if sharper is None else sharper.comparison
-        running = None if information is None else to_date(decisive, information=information, level=level)
+        alone, sharper, running = incremental[names.decided], incremental_adjusted.get(names.decided), None
+        if information is not None:
+            assert names.holdout is not None  # for the type checker: without control there is a holdout
+            only = {names.decided: ours}
+            plain, adjusted = _incremental(only, arms[names.holdout], level=level, information=information)
+            running = adjusted[names.decided].comparison if adjusted else plain[names.decided]
         found = Finding(metric="revenue", per="customer", comparison=alone, adjusted=sharper, to_date=running)
     ratio = None if shares is None else sample_ratio({name: len(rows) for name, rows in arms.items()}, shares)
     verdict, reason = _verdict(found, ratio, final=final, level=level)
@@ -297,16 +303,25 @@ def compare_arms(
     """
     figures = [arm.figure(metric, revenue_weight=weight) for arm in (decided, control)]
     first, second = (Mean.of(figure, arm.divisor(per)) for figure, arm in zip(figures, (decided, control), strict=True))
-    # few purchasers, or none: the normal law does not hold, and no purchase does not prove that there never is one
-    few = compare_few(*figures, level=level) if metric == "engagement" and per == "customer" else None
-    if few is None and first.variance + second.variance == 0:
-        few = compare_unvaried(first.value, second.value, level=level)
-    found = few or compare(first, second, level=level)
-    adjusted = None
-    if few is None and per == "customer" and decided.before is not None and control.before is not None:
-        adjusted = compare_adjusted(figures[0], figures[1], before=(decided.before, control.before), level=level)
-    decisive = found if adjusted is None else adjusted.comparison
-    running = None if information is None else to_date(decisive, information=information, level=level)
+
+    def compared(seen: float | None) -> tuple[Comparison, Adjusted | None]:
+        # few purchasers, or none: the normal law does not hold, and no purchase does not prove that there never is one
+        few = None
+        if metric == "engagement" and per == "customer":
+            few = compare_few(figures[0], figures[1], level=level, information=seen)
+        if few is None and first.variance + second.variance == 0:
+            few = compare_unvaried(first.value, second.value, level=level)
+        plain = few or compare(first, second, level=level, information=seen)
+        if few is not None or per != "customer" or decided.before is None or control.before is None:
+            return plain, None
+        before = (decided.before, control.before)
+        return plain, compare_adjusted(figures[0], figures[1], before=before, level=level, information=seen)
+
+    found, adjusted = compared(None)
+    running = None
+    if information is not None:
+        plain, sharper = compared(information)
+        running = plain if sharper is None else sharper.comparison
     return Finding(metric=metric, per=per, comparison=found, adjusted=adjusted, to_date=running)
 
 
@@ -317,7 +332,7 @@ def _verdict(found: Finding, ratio: SampleRatio | None, *, final: bool, level: f
             f"The arms do not have their planned shares ({counts}; p = {ratio.p_value:.1g}). Customers were lost or "
             f"assigned wrongly, so no figure can be trusted until that is found."
         )
-    used = found.decisive if final or found.to_date is None else found.to_date
+    used = found.read(final=final)
     name = f"{found.metric.capitalize()} per customer" + ("" if final else " to date")
     if not used.difference.covers(0):
         side = Verdict.BETTER if used.difference.value > 0 else Verdict.WORSE
@@ -326,9 +341,12 @@ def _verdict(found: Finding, ratio: SampleRatio | None, *, final: bool, level: f
 
 
 def _incremental(
-    arms: Mapping[str, ArmOutcomes], holdout: ArmOutcomes, *, level: float
+    arms: Mapping[str, ArmOutcomes], holdout: ArmOutcomes, *, level: float, information: float | None = None
 ) -> tuple[dict[str, Comparison], dict[str, Adjusted]]:
-    """Revenue per customer with and without codes, against customers who got none; as measured, and adjusted."""
+    """Revenue per customer with and without codes, against customers who got none; as measured, and adjusted.
+
+    information: as in `compare`.
+    """
 
     def total(rows: ArmOutcomes) -> Vector:
         if rows.other_revenue is None:
@@ -342,9 +360,14 @@ def _incremental(
 
     without_codes = total(holdout)
     totals = {name: total(rows) for name, rows in arms.items()}
-    plain = {name: _total(Mean.of(paid), Mean.of(without_codes), level=level) for name, paid in totals.items()}
+    plain = {
+        name: _total(Mean.of(paid), Mean.of(without_codes), level=level, information=information)
+        for name, paid in totals.items()
+    }
     adjusted = {
-        name: compare_adjusted(paid, without_codes, before=(rows.before, holdout.before), level=level)
+        name: compare_adjusted(
+            paid, without_codes, before=(rows.before, holdout.before), level=level, information=information
+        )
         for (name, paid), rows in zip(totals.items(), arms.values(), strict=True)
         if rows.before is not None
         and holdout.before is not None
@@ -353,10 +376,10 @@ def _incremental(
     return plain, adjusted
 
 
-def _total(decided: Mean, holdout: Mean, *, level: float) -> Comparison:
+def _total(decided: Mean, holdout: Mean, *, level: float, information: float | None) -> Comparison:
     if decided.variance + holdout.variance == 0:  # nobody bought anything
         return compare_unvaried(decided.value, holdout.value, level=level)
-    return compare(decided, holdout, level=level)
+    return compare(decided, holdout, level=level, information=information)
 
 
 def _in_words(found: Comparison) -> str:

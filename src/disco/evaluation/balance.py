@@ -156,7 +156,7 @@ def doubts(
         depth = depth_label(depths[uneven.column])
         notes.append(
             f"The depths are not as frequent as their propensities say (depth {depth}: {uneven.found:,} rows, "
-            f"expected {uneven.expected:,.0f}; p = {uneven.p_value:.1g}). Give the true propensities, or say "
+            f"expected {uneven.expected:,.0f}; p {_p_text(uneven.p_value)}). Give the true propensities, or say "
             f"'observed' if the depths were assigned at random in these shares."
         )
     skewed = imbalance(context, place, stratum, chances, depths=len(depths))
@@ -165,7 +165,16 @@ def doubts(
         notes.append(
             f"The depths do not look random: customers at depth {depth_label(depths[skewed.depth])} differ from the "
             f"rest in context feature {feature} by {skewed.z:+.1f} standard errors "
-            f"(p = {skewed.p_value:.1g}). Estimates from this log are biased unless the propensities or strata account "
+            f"(p {_p_text(skewed.p_value)}). Estimates from this log are biased unless the propensities or strata account "
             f"for it."
         )
     return tuple(notes)
+
+
+def _p_text(value: float) -> str:
+    """Never 0, also where the chance is below the smallest float.
+
+    >>> _p_text(0.0), _p_text(3e-5)
+    ('<1e-300', '= 3e-05')
+    """
+    return f"= {value:.1g}" if value >= 1e-300 else "<1e-300"

@@ -158,16 +158,25 @@ class Comparison:
     difference: Estimate
     """decided − control."""
     relative: Estimate | None
-    """decided/control − 1; null where control is not positive, or the decided arm is 0 throughout."""
+    """decided/control − 1; null where control is not positive, or the decided arm is 0 throughout. The interval has no
+    limits where control is not clearly above 0; else it excludes 0 exactly when that of the difference does."""
     p_value: float
     """Of equal means, by Welch's t-test."""
 
 
-def compare(decided: Mean, control: Mean, *, level: float = 0.95, shared_variance: float = 0.0) -> Comparison:
+def compare(
+    decided: Mean,
+    control: Mean,
+    *,
+    level: float = 0.95,
+    shared_variance: float = 0.0,
+    information: float | None = None,
+) -> Comparison:
     """Welch: t = d/√(v_d+v_c) with (v_d+v_c)²/(v_d²/(n_d−1)+v_c²/(n_c−1)) degrees of freedom.
 
-    Relative by the delta method, r = m_d/m_c: variance (v_d + r²·v_c + (1−r)²·shared)/m_c², where `shared_variance` is
-    that of a term which both means contain (a pre-period mean); it cancels from the difference.
+    shared_variance: of a term which both means contain (a pre-period mean); it cancels from the difference, not from
+    the ratio. information: the share of the planned purchases seen, for intervals that hold at every look
+    (`always_valid_quantile`); the p-value is then the smallest level α at which 0 lies outside. None: at the end.
 
     Where nobody in the decided arm bought, there is no percentage: its interval would be the point −100%.
 
@@ -185,21 +194,46 @@ def compare(decided: Mean, control: Mean, *, level: float = 0.95, shared_varianc
         p_value = 2 * float(stdtr(freedom, -abs(difference) / error))
     else:
         freedom, p_value = np.inf, 1.0 if difference == 0 else 0.0
+    reach = quantile(level, freedom=freedom)
+    if information is not None:
+        reach = always_valid_quantile(information, level=level)
+        p_value = always_valid_p_value(difference, error, information=information, level=level)
     relative = None
     if control.value > 0 and (decided.value != 0 or decided.variance > 0):
-        ratio = decided.value / control.value
-        spread = decided.variance + ratio**2 * control.variance + (1 - ratio) ** 2 * shared_variance
-        relative = estimate_around(ratio - 1, float(np.sqrt(spread)) / control.value, level=level)
-    return Comparison(
-        decided.value,
-        control.value,
-        estimate_around(difference, error, level=level, freedom=freedom),
-        relative,
-        p_value,
-    )
+        relative = _relative(decided, control, shared_variance, reach=reach, level=level)
+    half = reach * error
+    interval = Estimate(difference, difference - half, difference + half, level, error)
+    return Comparison(decided.value, control.value, interval, relative, p_value)
 
 
-def compare_few(decided: Vector, control: Vector, *, level: float = 0.95) -> Comparison | None:
+def _relative(decided: Mean, control: Mean, shared: float, *, reach: float, level: float) -> Estimate:
+    """δ = m_d/m_c − 1 by Fieller's theorem: all δ with (d − δ·m_c)² ≤ q²·(v_d + (1+δ)²·v_c + δ²·shared), d = m_d − m_c.
+
+    With q, the reach, of the difference, δ = 0 is among them exactly when the difference's interval has 0. They lie
+    between two limits only where m_c is further from 0 than its own error reaches; else any percentage may be true. The
+    standard error is the delta method's, √(v_d + r²·v_c + (1−r)²·shared)/m_c with r = m_d/m_c.
+    """
+    unit = control.value
+    ratio, shared = decided.value / unit, shared / unit / unit
+    of_decided, of_control = decided.variance / unit / unit, control.variance / unit / unit
+    value, square = ratio - 1, reach * reach
+    own = of_decided + ratio * ratio * of_control + value * value * shared
+    error = float(np.sqrt(own))
+    # leading·δ² − 2·middle·δ + last ≤ 0
+    leading, middle = 1 - square * (of_control + shared), value + square * of_control
+    last = value * value - square * (of_decided + of_control)
+    within = own - square * (of_decided * of_control + shared * (of_decided + of_control))
+    if not (leading > 0 and np.isfinite(within)):
+        return Estimate(value, -np.inf, np.inf, level, error)
+    root = reach * float(np.sqrt(max(within, 0.0)))
+    far = middle + root if middle >= 0 else middle - root
+    ends = sorted((far / leading, last / far if far else 0.0))  # the nearer end has the sign of `last`
+    return Estimate(value, min(ends[0], value), max(ends[1], value), level, error)
+
+
+def compare_few(
+    decided: Vector, control: Vector, *, level: float = 0.95, information: float | None = None
+) -> Comparison | None:
     """Two rates, figures of 0 and 1, of which an arm has fewer than ten of either; None: Welch's test serves.
 
     p̃ = (x + 1)/(n + 2) in both arms (Agresti and Caffo 2000); the interval is that of p̃_d − p̃_c, within −1 and 1, so
@@ -214,7 +248,7 @@ def compare_few(decided: Vector, control: Vector, *, level: float = 0.95) -> Com
         return None
     shrunk = [(float(arm.sum()) + 1) / (arm.size + 2) for arm in arms]
     first, second = (Mean(p, p * (1 - p) / (arm.size + 2), arm.size + 2) for p, arm in zip(shrunk, arms, strict=True))
-    found = compare(first, second, level=level)
+    found = compare(first, second, level=level, information=information)
     lower, upper = found.difference.ends or (-1.0, 1.0)
     value = float(decided.mean()) - float(control.mean())
     difference = Estimate(value, max(lower, -1.0), min(upper, 1.0), level, found.difference.standard_error)
@@ -244,11 +278,18 @@ class Adjusted:
 
 
 def compare_adjusted(
-    decided: Vector, control: Vector, *, before: tuple[Matrix, Matrix], level: float = 0.95
+    decided: Vector,
+    control: Vector,
+    *,
+    before: tuple[Matrix, Matrix],
+    level: float = 0.95,
+    information: float | None = None,
 ) -> Adjusted:
     """CUPED: compare y − θᵀ(x − x̄), x (n, p) known before the campaign, θ from least squares within arms, pooled.
 
     decided, control: y of each arm, one figure per customer. before: x of each arm, in the same order of customers.
+    information: as in `compare`.
+
     Randomisation makes x̄ equal in expectation, so the estimand is unchanged; the variance falls by the R² of y on x.
 
     >>> rng = np.random.default_rng(5)
@@ -265,11 +306,9 @@ def compare_adjusted(
         Mean.of(figures - (known - centre) @ theta) for figures, known in zip((decided, control), before, strict=True)
     )
     shared = float(((x @ theta) ** 2).mean()) / y.size
-    plain = compare(Mean.of(decided), Mean.of(control), level=level)
-    found = compare(first, second, level=level, shared_variance=shared)
-    spread = _error(plain.difference) ** 2
-    reduction = 1 - _error(found.difference) ** 2 / spread if spread > 0 else 0.0
-    return Adjusted(found, reduction)
+    found = compare(first, second, level=level, shared_variance=shared, information=information)
+    plain = Mean.of(decided).variance + Mean.of(control).variance
+    return Adjusted(found, 1 - (first.variance + second.variance) / plain if plain > 0 else 0.0)
 
 
 def holm(p_values: Mapping[_Key, float]) -> dict[_Key, float]:
@@ -296,7 +335,7 @@ class Uplift:
 def uplift(decided: ArrayLike, control: ArrayLike, *, level: float = 0.95) -> Uplift:
     """Compare a figure per customer, (n_d,) and (n_c,), between two arms assigned at random.
 
-    Interval: r ± z·r·√(s²_d/(n_d·m_d²) + s²_c/(n_c·m_c²)) with r = m_d/m_c (delta method).
+    The interval is Fieller's, with Welch's degrees of freedom: it excludes 0 exactly when the test rejects.
 
     >>> found = uplift([2.0, 4.0, 6.0], [2.0, 2.0, 5.0])
     >>> round(found.relative.value, 4), found.relative.covers(0)
@@ -316,13 +355,6 @@ def uplift(decided: ArrayLike, control: ArrayLike, *, level: float = 0.95) -> Up
             "control mean", found=found.control, expected="a positive mean, else a relative uplift means nothing"
         )
     return Uplift(found.relative, found.p_value)
-
-
-def _error(estimate: Estimate) -> float:
-    """Every estimate of this file has a standard error; others may come without one."""
-    if estimate.standard_error is None:
-        raise InputError("estimate", found="no standard error", expected="an estimate with one")
-    return estimate.standard_error
 
 
 # ---- looks before the end --------------------------------------------------------------------------------------------
@@ -349,33 +381,14 @@ def always_valid_quantile(information: float, *, level: float = 0.95) -> float:
     return float(np.sqrt((1 + 1 / x) * (log_odds + np.log1p(x))))
 
 
-def to_date(found: Comparison, *, information: float, level: float = 0.95) -> Comparison:
-    """The same comparison with always-valid intervals; its p-value is the smallest level α at which 0 lies outside.
+def always_valid_p_value(difference: float, error: float, *, information: float, level: float) -> float:
+    """The α at which the boundary is |z|, τ as planned for `level`: z² = (1 + 1/x)·(2·ln(1/α) + ln(1 + x)).
 
-    Estimand: the difference between the arms by now, not by the end of the campaign. information: purchases so far over
-    purchases planned, with which the variance of the sums grows.
+    Estimand: the difference between the arms by now, not by the end of the campaign.
     """
-    q = always_valid_quantile(information, level=level)
-
-    def widened(estimate: Estimate) -> Estimate:
-        half = q * _error(estimate)
-        return Estimate(estimate.value, estimate.value - half, estimate.value + half, level, estimate.standard_error)
-
-    return Comparison(
-        found.decided,
-        found.control,
-        widened(found.difference),
-        None if found.relative is None else widened(found.relative),
-        always_valid_p_value(found.difference, information=information, level=level),
-    )
-
-
-def always_valid_p_value(difference: Estimate, *, information: float, level: float) -> float:
-    """The α at which the boundary is |z|, τ as planned for `level`: z² = (1 + 1/x)·(2·ln(1/α) + ln(1 + x))."""
-    error = _error(difference)
     if error == 0:
-        return 1.0 if difference.value == 0 else 0.0
+        return 1.0 if difference == 0 else 0.0
     log_odds = 2 * np.log(1 / (1 - level))
     x = information * (log_odds + np.log(log_odds + 1))
-    z = difference.value / error
+    z = difference / error
     return float(min(1.0, np.exp((np.log1p(x) - z**2 * x / (1 + x)) / 2)))

@@ -65,7 +65,9 @@ class ArmDifference:
     difference: Estimate
     """The arm's figure less control's; adjusted by figures from before the test where there are any."""
     relative: Estimate | None
-    """The difference as a share of control's figure; null where that is not positive or rests on few customers."""
+    """The difference as a share of control's figure; null where that is not positive or rests on few customers. The
+    interval has no limits where control is not clearly above 0; else it excludes 0 exactly when the difference's does.
+    """
     p_value: float
     """Of no difference, adjusted for the number of looks."""
     holm: float
@@ -365,7 +367,8 @@ def _sentence(
     ends = f"{change(lower)} to {change(upper)}"
     kind = "difference" if found.variance_reduction is None else "adjusted difference"
     interval = f"{kind} {change(found.difference.value)}, {level:.0%} interval {ends}"
-    share = "" if found.relative is None else f" by {percent(abs(found.relative.value))}"
+    known = found.relative is not None and math.isfinite(found.relative.upper or 0.0)
+    share = f" by {percent(abs(found.relative.value))}" if known and found.relative is not None else ""
     said = f"p {_p_text(p_value)}"
     if verdict is Direction.UNDECIDED:
         would = ""

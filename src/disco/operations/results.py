@@ -420,8 +420,7 @@ def _reason(ab: AbTest, currency: Currency) -> str:
 def primary_comparison(ab: AbTest) -> tuple[Comparison, str]:
     """The comparison on which the verdict rests, and the group compared with: control, or else the holdout."""
     found = ab.deciding
-    used = found.decisive if ab.final or found.to_date is None else found.to_date
-    return used, "control" if ab.findings else "the holdout"
+    return found.read(final=ab.final), "control" if ab.findings else "the holdout"
 
 
 def _p(value: float) -> str:

@@ -115,8 +115,8 @@ def results_over_time(
             information=None if final else max(purchases, 1) / planned,
             level=_LEVEL,
         )
-        comparison = found.decisive if final or found.to_date is None else found.to_date
-        read.append(UpliftOnDay(day=day, purchases=purchases, comparison=comparison, final=final))
+        seen = UpliftOnDay(day=day, purchases=purchases, comparison=found.read(final=final), final=final)
+        read.append(seen)
     return ResultsOverTime(campaign=campaign, metric="objective", days=tuple(read))
 
 

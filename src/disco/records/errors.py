@@ -113,7 +113,7 @@ class Problem:
         return ", ".join(parts)
 
     def _sentence(self, where: str) -> str:
-        sentence = f"found {self.found}; expected {self.expected}. {self.fix}"
+        sentence = f"found {self.found}; expected {self.expected}. {self.fix}".rstrip()
         return f"{where}: {sentence}" if where else sentence
 
     def as_dict(self) -> dict[str, Any]:

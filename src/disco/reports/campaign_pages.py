@@ -73,7 +73,7 @@ def _lead(results: CampaignResults) -> str:
         return both if len(both.split()) <= _MOST_WORDS else figure
     if ab.verdict is Verdict.BLOCKED:
         return "Group sizes are not as planned, so no figure can be trusted."
-    uplift = ab.deciding.decisive.relative
+    uplift = ab.deciding.read(final=ab.final).relative
     unit = Percent(decimals=0, signed=True)
     revenue = ab.finding("revenue") if ab.findings else ab.deciding
     earned = revenue.decisive.difference.value * results.arms[Arm.DECIDED].summary.customers
@@ -91,9 +91,9 @@ def _lead(results: CampaignResults) -> str:
 def _findings_chart(results: CampaignResults) -> IntervalChart | None:
     found = [] if results.ab is None else [one for one in results.ab.findings if one.per == "customer"]
     rows = [
-        IntervalRow(one.metric.capitalize(), one.decisive.relative)
+        IntervalRow(one.metric.capitalize(), uplift)
         for one in found
-        if one.decisive.relative is not None
+        if (uplift := one.read(final=results.final).relative) is not None
     ]
     if results.ab is None or not rows:
         return None
@@ -104,8 +104,6 @@ def _findings_chart(results: CampaignResults) -> IntervalChart | None:
         Verdict.BLOCKED: "Group sizes are not as planned: these figures cannot be trusted",
     }
     subtitle = f"Per customer, relative to control; the objective {_objective(results.plan.objective.revenue_weight)}"
-    if _is_wider_than_its_verdict(results):
-        subtitle += f". {_WIDER}"
     return IntervalChart(
         title=titles[results.ab.verdict],
         subtitle=subtitle,
@@ -126,23 +124,17 @@ def _objective(weight: float) -> str:
     )
 
 
-_WIDER = "Verdicts rest on the difference; relative to a small control group it is less certain"
-
-
-def _is_wider_than_its_verdict(results: CampaignResults) -> bool:
-    """Whether the difference is clear while the interval of the share that it is of control includes zero."""
-    uplift = primary_uplift(results)
-    return uplift is not None and uplift.covers(0) and results.verdict in (Verdict.BETTER, Verdict.WORSE)
-
-
 def over_time_chart(found: ResultsOverTime) -> CurveChart | None:
     """Decided against control from day to day; None where there is nothing to draw yet."""
-    shown = [(one.day, one.comparison.relative) for one in found.days if one.comparison.relative is not None]
+    shown = [
+        (one.day, uplift.value, *uplift.ends)
+        for one in found.days
+        if (uplift := one.comparison.relative) is not None and uplift.ends is not None and isfinite(sum(uplift.ends))
+    ]
     if not shown:
         return None
-    days, uplifts = zip(*shown, strict=True)
-    lower, upper = zip(*(one.ends or (one.value, one.value) for one in uplifts), strict=True)
-    places, values = range(1, len(days) + 1), [one.value for one in uplifts]
+    days, values, lower, upper = zip(*shown, strict=True)
+    places = range(1, len(days) + 1)
     extent = _readable_extent(values, lower, upper)
     beyond = "" if extent is None else ". Intervals of the first days reach beyond the picture; the table has them"
     several = len(days) > 1
@@ -178,11 +170,7 @@ def _readable_extent(
 
 def _over_time_title(found: ResultsOverTime) -> str:
     """Since when the difference has been clear, as the picture shows it; where it is not, how the interval went."""
-    clear = [
-        not one.comparison.difference.covers(0)
-        and (one.comparison.relative is None or not one.comparison.relative.covers(0))
-        for one in found.days
-    ]
+    clear = [not one.comparison.difference.covers(0) for one in found.days]
     last = found.days[-1]
     if not clear[-1]:
         return _narrowing(found)
@@ -283,14 +271,11 @@ def _uplift_chart(results: Sequence[CampaignResults]) -> IntervalChart | None:
     if not shown:
         return None
     better, among = sum(one.verdict is Verdict.BETTER for one, _ in shown), len(shown)
-    subtitle = "Objective per customer, relative to control"
-    if any(_is_wider_than_its_verdict(one) for one, _ in shown):
-        subtitle += f". {_WIDER}"
     return IntervalChart(
         title=f"Decided codes did clearly better than random ones in {better} of {among} campaigns"
         if better
         else "No campaign alone shows a clear gain of decided codes over random ones",
-        subtitle=subtitle,
+        subtitle="Objective per customer, relative to control",
         x=Axis("Against control", UPLIFT),
         interval="95% interval",
         rows=[IntervalRow(one.campaign, uplift) for one, uplift in shown],

@@ -73,17 +73,18 @@ def findings_table(results: CampaignResults) -> Table | None:
     if results.ab is None or not results.ab.findings:
         return None
     rows = [_finding_row(results, found) for found in results.ab.findings if found.per == "customer"]
-    note = "Adjusted for spend in the year before." if results.ab.findings[0].adjusted is not None else ""
+    notes = ["Adjusted for spend in the year before."] if results.ab.findings[0].adjusted is not None else []
+    notes += [] if results.final else ["The intervals may be looked at every day."]
     return Table(
         caption="Decided group against control, per customer",
         columns=["Figure", "Decided", "Control", "Difference (95%)", Column("Relative (95%)", UPLIFT), _P],
         rows=rows,
-        note=note,
+        note=" ".join(notes),
     )
 
 
 def _finding_row(results: CampaignResults, found: Finding) -> list[Cell]:
-    in_money, used = (money_of(results), money_of(results, signed=True)), found.decisive
+    in_money, used = (money_of(results), money_of(results, signed=True)), found.read(final=results.final)
     unit, signed = _UNITS.get(found.metric, in_money)
     return [
         found.metric.capitalize(),
@@ -131,8 +132,13 @@ def undifferentiated_table(results: CampaignResults) -> Table | None:
         ],
         rows=rows,
         note="One code for everybody would exceed the plan's limits. Control customers were assigned their depth at "
-        "random, so those with one depth show what that code for everybody would bring.",
+        f"random, so those with one depth show what that code for everybody would bring.{_once(results)}",
     )
+
+
+def _once(results: CampaignResults) -> str:
+    """Before the end: what an interval that is not valid at every look is good for."""
+    return "" if results.final else " These intervals are meant for one look, at the end of the campaign."
 
 
 def incremental_table(results: CampaignResults) -> Table | None:
@@ -153,7 +159,7 @@ def incremental_table(results: CampaignResults) -> Table | None:
             _P,
         ],
         rows=rows,
-        note=f"All revenue in the days the codes were valid, with and without codes.{adjusted}",
+        note=f"All revenue in the days the codes were valid, with and without codes.{adjusted}{_once(results)}",
     )
 
 
@@ -170,7 +176,7 @@ def p_values_table(results: CampaignResults) -> Table | None:
     if ab is None:
         return None
     rows: list[list[Cell]] = [
-        [f"{found.metric.capitalize()} per customer, decided group against control", found.decisive.p_value]
+        [f"{found.metric.capitalize()} per customer, decided group against control", found.read(final=ab.final).p_value]
         for found in ab.findings
         if found.per == "customer"
     ]
@@ -193,7 +199,7 @@ def primary_uplift(results: CampaignResults) -> Estimate | None:
     """The primary metric relative to control; None where there is none."""
     if results.ab is None or not results.ab.findings:
         return None
-    return results.ab.deciding.decisive.relative
+    return results.ab.deciding.read(final=results.final).relative
 
 
 def expected_revenue(forecast: MoneyForecast) -> Estimate:

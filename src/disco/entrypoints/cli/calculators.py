@@ -156,9 +156,10 @@ def _power_text(found: "PowerResult", *, asked: bool) -> str:
         else [f"{one:,.4g}" for one in (found.baseline, after)]
     )
     what = "it" if found.is_rate else "its mean per customer"
+    spread = "" if found.is_rate else ", and its sd grows in proportion"
     return (
         f"{text}\n"
-        f"The figure is {found.figure}. The uplift takes {what} from {shown[0]} to {shown[1]}. "
+        f"The figure is {found.figure}. The uplift takes {what} from {shown[0]} to {shown[1]}{spread}. "
         f"The test is two-sided with {_percent(1 - found.level)} of false alarms."
     )
 

@@ -61,6 +61,10 @@ def replay(
         str, typer.Option(help="Depth encoding of the model: radial_basis, smooth_spline or linear.")
     ] = "radial_basis",
     depth_scale: Annotated[float, typer.Option(help="The encoding sees depth / depth_scale.")] = 1.0,
+    forgetting: Annotated[
+        float,
+        typer.Option(help="Weight of a batch's baskets in what is learned, per batch since; 1: none is forgotten."),
+    ] = 1.0,
     learn_engagement: Annotated[
         bool,
         typer.Option("--learn-engagement", help="Learn the share of receivers who buy, instead of taking it as 1."),
@@ -102,7 +106,7 @@ def replay(
             raise UsageError(option, found=name, expected="columns known before the depth was assigned")
     limits = _caps(caps)
     players = _players(policy)
-    start = _model(encoding, depth_scale)
+    start = _model(encoding, depth_scale, forgetting)
 
     found, earlier, notes = read_logs(
         log, context=columns, strata=groups, observed=propensity == "observed", score=engagement_score, warm=warm
@@ -169,7 +173,7 @@ def _players(names: list[str]) -> "list[Player]":
         raise UsageError("--policy", found=error.found, expected=error.expected) from None
 
 
-def _model(encoding: str, depth_scale: float) -> "BasketModel":
+def _model(encoding: str, depth_scale: float, forgetting: float) -> "BasketModel":
     from disco.belief import BasketModel
     from disco.operations.replaying import ENCODINGS
 
@@ -178,7 +182,9 @@ def _model(encoding: str, depth_scale: float) -> "BasketModel":
         raise UsageError("--encoding", found=encoding, expected=f"one of {', '.join(ENCODINGS)}")
     if not (isfinite(depth_scale) and depth_scale > 0):
         raise UsageError("--depth-scale", found=depth_scale, expected="a positive, finite number")
-    return BasketModel(encoding=ENCODINGS[encoding](), depth_scale=depth_scale)
+    if not 0 < forgetting <= 1:
+        raise UsageError("--forgetting", found=forgetting, expected="a number above 0, at most 1")
+    return BasketModel(encoding=ENCODINGS[encoding](), depth_scale=depth_scale, forgetting=forgetting)
 
 
 def _text(result: "ReplayResult") -> str:
@@ -243,7 +249,7 @@ def _text(result: "ReplayResult") -> str:
         names = ["Revenue", *(["Objective"] if weighted else [])]
         shown: list[Column | str] = ["Policies", *(Column(f"{name} per customer (95%)", change) for name in names)]
         parts.append(figures_text(Table(caption="Differences between policies", columns=shown, rows=pairs)))
-    return "\n".join(parts) + tail
+    return "\n\n".join([*parts, *([tail.lstrip("\n")] if tail else [])])
 
 
 def _has_no_interval(found: "ReplayedPolicy") -> bool:

@@ -183,9 +183,8 @@ def _compared(answers: PotentialOutcomes, test: Integers, control: Integers, off
                 np.asarray(figure(answers.spent(choice)[choice >= 0], depths[choice[choice >= 0]]), np.float64)
                 for choice in (test, other)
             )
-            found = uplift(decided, others)
-            lower, upper = found.relative.ends or (-np.inf, np.inf)
-            figures += [found.relative.value, (upper - lower) / 2 / 1.959964]
+            found = uplift(decided, others).relative
+            figures += [found.value, np.inf if found.standard_error is None else found.standard_error]
     buyers = [float((answers.spent(choice)[choice >= 0] > 0).sum()) for choice in (test, control)]
     return np.array([*figures, *buyers])
 
