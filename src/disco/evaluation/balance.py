@@ -165,8 +165,8 @@ def doubts(
         notes.append(
             f"The depths do not look random: customers at depth {depth_label(depths[skewed.depth])} differ from the "
             f"rest in context feature {feature} by {skewed.z:+.1f} standard errors "
-            f"(p {_p_text(skewed.p_value)}). Estimates from this log are biased unless the propensities or strata account "
-            f"for it."
+            f"(p {_p_text(skewed.p_value)}). Estimates from this log are biased unless the propensities or strata "
+            f"account for it."
         )
     return tuple(notes)
 
