@@ -229,3 +229,14 @@ def test_bad_input_is_named(change, message):
     given = {"arm": ["control", "control", "b", "b"], "metrics": [metric([1, 2, 3, 5])]} | change
     with pytest.raises(InputError, match=message):
         experiment(given.pop("arm"), given.pop("metrics"), **given)
+
+
+def test_a_percentage_of_a_control_that_may_be_nothing_is_not_stated():
+    """Three small purchases in control: the difference is clear, and any percentage may be true."""
+    revenue = np.zeros(120)
+    revenue[:3], revenue[60:90] = (20.0, 1.0, 30.0), np.linspace(40.0, 80.0, 30)
+    found = experiment(["control"] * 60 + ["new"] * 60, [MetricColumns(name="revenue", numerator=revenue)])
+    one = found.differences[0]
+    assert one.verdict is Direction.HIGHER
+    assert one.relative.ends == (-np.inf, np.inf)
+    assert "new is higher than control (" in one.sentence
