@@ -10,7 +10,8 @@ import pytest
 from disco.allocation import Segments, Status, allocate, branching
 from disco.allocation.allocate import solve_problem
 from disco.allocation.exchanging import best_sum, list_exchanges, near_sums
-from disco.allocation.finishing import Size
+from disco.allocation.listing import Meeting
+from disco.allocation.opening import Core, Nodes, sums_after
 from disco.allocation.pennies import Pennies
 from disco.allocation.problem import AllocationProblem, read_problem
 
@@ -64,19 +65,16 @@ def _best_of_all(problem: AllocationProblem) -> float:
 @pytest.mark.parametrize(
     ("brief", "thorough"),
     [
-        (Size(1_500, 1, 60_000), Size(60_000, 2, 400_000)),
-        (Size(1_500, 2, 60_000), Size(60_000, 2, 400_000)),  # two halves at once
-        (Size(2, 1, 40), Size(60_000, 2, 400_000)),  # next to no room at first: branching, then thoroughly
-        (Size(2, 1, 40), Size(2, 1, 40)),  # next to no room at all: branching alone
-        (Size(0, 2, 10_000, plain=True), Size(0, 2, 10_000, plain=True)),  # lists
-        (Size(0, 1, 10_000, plain=True), Size(0, 1, 10_000, plain=True)),
+        (100_000, 3_500_000),
+        (4, 10_000),  # next to no room at first: customers between the lists, branching, then thoroughly
+        (4, 4),  # next to no room at all: mostly branching
     ],
 )
 def test_each_way_of_searching_finds_the_best_of_all(
-    monkeypatch: pytest.MonkeyPatch, brief: Size, thorough: Size
+    monkeypatch: pytest.MonkeyPatch, brief: int, thorough: int
 ) -> None:
     monkeypatch.setattr(branching, "_BRIEF", brief)
-    monkeypatch.setattr(branching, "_THOROUGH", (thorough,))
+    monkeypatch.setattr(branching, "_THOROUGH", thorough)
     solved = 0
     for number in range(12):
         problem = _tiny(number)
@@ -103,6 +101,57 @@ def test_the_order_of_rows_changes_nobodys_depth_in_a_small_budget() -> None:
     one = solve_problem(read_problem(values, caps, costs=costs, budget=budget, ids=ids))
     other = solve_problem(read_problem(values[order], caps, costs=costs[order], budget=budget, ids=ids[order]))
     np.testing.assert_array_equal(one.choice[order], other.choice)
+
+
+def _random_core(number: int) -> tuple[Core, Nodes, int, float]:
+    """Eight customers, up to three places, two limits: (customers, limits, budget, its price)."""
+    rng = np.random.default_rng([11, number])
+    opened, places, rate = 8, 3, 2.0
+    options = rng.integers(2, places + 1, opened)
+    cost = rng.integers(1, 1_000, (opened, places))
+    cost[:, 0] = 0
+    loss = np.where(rng.random((opened, places)) < 0.5, 0, rng.integers(0, 300, (opened, places))).astype(np.float64)
+    loss[:, 0] = 0.0
+    worth = (rate * cost - loss).astype(np.int64)
+    counted = np.zeros((opened, places, 2), np.int64)
+    counted[:, 1, 0], counted[:, 2, 1] = 1, 1
+    words = np.zeros((opened, places, 2), np.int64)
+    words[:, :, 0] = counted[:, :, 0] + (counted[:, :, 1] << 8)
+    possible = np.arange(places)[None, :, None] < options[:, None, None]
+    least, most = np.where(possible, counted, 1).min(axis=1), np.where(possible, counted, 0).max(axis=1)
+    nodes = Nodes(
+        np.zeros(2, np.int64), np.array([0, 8]), np.array([255, 255]), np.array([1, 0]), np.array([4, 2]),
+        np.zeros(2), sums_after(least), sums_after(most),
+    )  # fmt: skip
+    tie = rng.integers(1, 2**40, (opened, places))
+    core = Core(options, np.tile(np.arange(places), (opened, 1)), worth, cost, tie, loss, words)
+    return core, nodes, int(rng.integers(500, 3_000)), rate
+
+
+@pytest.mark.parametrize("room", [10_000, 6, 2])
+@pytest.mark.parametrize("number", range(8))
+def test_two_lists_that_meet_find_the_best_of_all(number: int, room: int) -> None:
+    core, nodes, budget, rate = _random_core(number)
+    allowed = 900.0
+    best = None
+    for chosen in itertools.product(*(range(options) for options in core.options)):
+        rows, options = np.arange(core.options.size), np.array(chosen)
+        word = int(core.words[rows, options, 0].sum())
+        cost, worth = int(core.cost[rows, options].sum()), int(core.worth[rows, options].sum())
+        lost = float(core.loss[rows, options].sum()) + rate * (budget - cost)
+        if cost <= budget and 1 <= word % 256 <= 4 and word >> 8 <= 2 and lost <= allowed:
+            best = max(best or (0, 0), (worth, int(core.tie[rows, options].sum())))
+    meeting = Meeting.of(core, nodes, budget, rate, allowed, room)
+    assert meeting is not None
+    found = meeting.joined(budget, math.inf, 10_000)
+    assert found.complete
+    if best is None:
+        assert found.options is None
+        return
+    assert found.options is not None
+    rows = np.arange(core.options.size)
+    assert int(core.cost[rows, found.options].sum()) == found.cost <= budget
+    assert (int(core.worth[rows, found.options].sum()), int(core.tie[rows, found.options].sum())) == best
 
 
 def test_exchanges_are_all_those_that_move_as_many_either_way() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from disco.allocation.finishing import PROVED, Relaxed, Search, Size
+from disco.allocation.finishing import PROVED, Relaxed, Search
 from disco.allocation.lagrangian import Lagrangian
 from disco.allocation.limits import UNLIMITED, Limits
 from disco.allocation.options import OptionTable
@@ -26,14 +26,12 @@ from disco.records.arrays import Array
 _WORK = 2_000_000  # states, about, that are visited in all
 _RELAXED = 10_000  # states that could be visited while one problem gets its prices
 _TRIED, _STEPS = 2, 5  # fill, search, branch where it helps, search, branch
-_BRIEF, _BRIEF_AND_PLAIN = Size(1_500, 1, 60_000), Size(0, 2, 100_000, plain=True)  # of passes before branching
-_THOROUGH = (Size(60_000, 2, 400_000),)  # and after it does not help
-_PLAINLY = (Size(0, 2, 4_000_000, plain=True),)  # the same where many lose nothing
+_BRIEF, _THOROUGH = 100_000, 3_500_000  # states of a list, about: before branching, and after it does not help
 _TIED = 24  # customers who lose nothing by another place: with so many, branching may take some steps to help
 _DEEP = 8  # steps, at most, until it must
 _COARSE = 1e-6  # relative gap from which on it does not wait for that
 _FINE = 1e-6  # relative gap from which on chance finds an allocation that needs no other proof
-_SAMPLE, _SAMPLES = Size(0, 2, 1_000_000, plain=True), 8  # lists for some of the customers, and how often
+_SAMPLE, _SAMPLED = 800_000, 2_000_000  # lists for some of the customers, and states of all
 _HELPS = 0.25  # of the gap, by which branching has to lower the bound
 _DECIDED = 1e-9  # relative gap from which on branching tells no more: what is left is how well sums fill the budget
 
@@ -113,10 +111,9 @@ class _Tree:
         if part.step == 0:
             self.left -= search.fill()
         elif part.step == 1:
-            self.left -= search.deepen(wanted, _BRIEF if search.tied < _TIED else _BRIEF_AND_PLAIN)
+            self.left -= search.deepen(wanted, _BRIEF)
         elif part.step == _TRIED + 1:
-            for size in _THOROUGH if search.tied < _TIED else _PLAINLY:
-                self.left -= search.deepen(wanted, size)
+            self.left -= search.deepen(wanted, _THOROUGH)
             if search.tied >= _TIED and not search.proved(wanted):
                 self.left -= self._chance(search, wanted)
         elif self._split(part):
@@ -133,9 +130,9 @@ class _Tree:
         """What chance finds where a proof has no room. Returns the number of states that could be visited meanwhile."""
         if search.bound - max(float(search.worth), wanted) > _FINE * abs(search.bound):
             return 0
-        visited = search.sample(wanted, _SAMPLE, _SAMPLES)
+        visited = search.fill(large=True)
         if not search.proved(wanted):
-            visited += search.fill(large=True)
+            visited += search.sample(wanted, _SAMPLE, _SAMPLED)
         return visited
 
     def _split(self, part: _Part) -> bool:
