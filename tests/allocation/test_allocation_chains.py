@@ -70,13 +70,18 @@ def test_whom_the_distances_between_prices_settle_has_the_best_place_at_all_such
     single = np.diag(cover)
     every = np.append(0.0, centre)
     off = np.sqrt(np.maximum(single[:, None] + single - 2.0 * cover, 0.0))
-    apart = Apart(centre, every[:, None] - every + off)
-    place = np.array([screen._settled_apart(values, None, None, 0.0, i, apart, 0.0) for i in range(customers)])
-    assert 0.02 < (place >= 0).mean() < 0.98
+    apart = Apart(every[:, None] - every + off)
+    reach = apart.most.copy()
+    np.fill_diagonal(reach, -np.inf)  # as the pass has it: nobody competes with themselves
+    place = np.vstack([np.zeros(customers), values - centre[:, None]]).argmax(axis=0)
+    near = np.arange(customers)
+    left = screen._left_apart(values, None, None, 0.0, 0, reach, place, near, customers)
+    settled = np.ones(customers, np.bool_)
+    settled[near[:left]] = False
+    assert 0.02 < settled.mean() < 0.98
     draws = centre + rng.standard_normal((4_000, depths)) @ root.T * 0.5
     draws = [prices for prices in draws if apart.holds(prices)]
     assert len(draws) > 50
-    settled = place >= 0
     for prices in draws:
         best = np.vstack([np.zeros(customers), values - prices[:, None]]).argmax(axis=0)
         assert np.array_equal(best[settled], place[settled])

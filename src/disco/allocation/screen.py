@@ -42,13 +42,12 @@ class PriceBox(NamedTuple):
 class Apart(NamedTuple):
     """How far prices may be apart: more precisely known than each price, where depths compete in a chain."""
 
-    prices: Array  # (depths,)
     most: Array  # (1 + depths, 1 + depths) the largest p_a - p_b, with "no code" first; ∞: nobody is settled at a
 
     def holds(self, prices: Array, *, margin: float = 0.0) -> bool:
         """Whether no two prices (depths,) are further apart, but for a margin.
 
-        >>> apart = Apart(np.array([2.0]), np.array([[0.0, -1.9], [2.1, 0.0]]))
+        >>> apart = Apart(np.array([[0.0, -1.9], [2.1, 0.0]]))
         >>> apart.holds(np.array([2.05])), apart.holds(np.array([1.8]))
         (True, False)
         """
@@ -57,35 +56,36 @@ class Apart(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def _settled_apart(
-    values: Array, eligible: Array | None, costs: Array | None, rate: float, i: int, apart: Apart, margin: float
-) -> int:
-    """The place (0: no code) that beats every other for all prices as far apart as that; -1: none does."""
-    prices, most = apart
-    place = 0
-    best = 0.0
-    own = 0.0
-    for k in range(prices.size):
-        x = np.float64(values[k, i])
-        if costs is not None:
-            x -= rate * np.float64(costs[k, i])
-        if eligible is not None and not eligible[k, i]:
-            continue
-        if x - prices[k] > best:
-            best = x - prices[k]
-            own = x
-            place = k + 1
-    if place > 0 and not own > most[place, 0] + margin:
-        return -1
-    for k in range(prices.size):
-        if k + 1 == place or (eligible is not None and not eligible[k, i]):
-            continue
-        x = np.float64(values[k, i])
-        if costs is not None:
-            x -= rate * np.float64(costs[k, i])
-        if not own - x > most[place, k + 1] + margin:
-            return -1
-    return place
+def _left_apart(
+    values: Array, eligible: Array | None, costs: Array | None, rate: float, base: int, reach: Array, winner: Array,
+    near: Array, found: int,
+) -> int:  # fmt: skip
+    """Keep of the first `found` customers base + near[j] those whose winner may lose; returns how many they are.
+
+    reach: (1 + depths, 1 + depths) by how much place a must be worth more than place b, with "no code" first.
+    Without branches, which nothing could predict.
+    """
+    left = 0
+    for at in range(found):
+        j = near[at]
+        place = winner[j]
+        own = 0.0
+        if place > 0:
+            own = np.float64(values[place - 1, base + j])
+            if costs is not None:
+                own -= rate * np.float64(costs[place - 1, base + j])
+        wins = own > reach[place, 0]
+        for k in range(values.shape[0]):
+            x = np.float64(values[k, base + j])
+            if costs is not None:
+                x -= rate * np.float64(costs[k, base + j])
+            beaten = own - x > reach[place, k + 1]
+            if eligible is not None:
+                beaten |= not eligible[k, base + j]
+            wins &= beaten
+        near[left] = j
+        left += 0 if wins else 1
+    return left
 
 
 @njit(nogil=True, cache=True)
@@ -132,6 +132,11 @@ def screen(
     reach[:, 1:] = 2.0 * width + margin
     won = np.zeros((4, groups, columns + 1), np.int64)  # four, because neighbours often choose alike
     near = np.empty(BLOCK + 1, np.int64)
+    beyond = np.zeros((columns + 1, columns + 1))
+    if apart is not None:
+        beyond[:] = apart.most + margin
+        for place in range(columns + 1):
+            beyond[place, place] = -np.inf  # nobody competes with themselves
     opened = 0
     largest = 0
     magnitude = 0
@@ -182,18 +187,7 @@ def screen(
             near[found] = j
             found += 1 if best - second[j] <= reach[group, winner[j]] + doubt * (abs(best) + dearest) else 0
         if apart is not None:
-            left = 0
-            for at in range(found):
-                j = near[at]
-                place = _settled_apart(values, eligible, costs, rate, base + j, apart, margin)
-                if place < 0:
-                    near[left] = j
-                    left += 1
-                elif place != winner[j]:
-                    won[0, 0, winner[j]] -= 1
-                    won[0, 0, place] += 1
-                    choice[base - start + j] = place - 1
-            found = left
+            found = _left_apart(values, eligible, costs, rate, base, beyond, winner, near, found)
         for at in range(found):
             j = near[at]
             won[0, 0 if segment is None else segment[base + j], winner[j]] -= 1

@@ -137,7 +137,7 @@ def _solve_level(
             screened.choice, screened.counts, numbers, screened.kept, screened.opened, top.largest, top.margin
         )
         prices = near
-        found = place_open(problem, tree, inner, low_left, high_left, prices)
+        found = place_open(problem, tree, inner, low_left, high_left, prices, engine=engine)
         if found is None:
             return None
         leaves = found.potentials[tree.leaf]
@@ -149,8 +149,9 @@ def _solve_level(
 
 
 def place_open(
-    problem: AllocationProblem, tree: Tree, screened: Screened, low: Array, high: Array, prices: Array
-) -> Placed | None:
+    problem: AllocationProblem, tree: Tree, screened: Screened, low: Array, high: Array, prices: Array, *,
+    engine: Engine | None = None,
+) -> Placed | None:  # fmt: skip
     """Exact places of the customers whom a pass left open, within what the settled ones leave of the limits.
 
     screened: their values and their numbers in the table to which the keys of `problem` belong.
@@ -160,7 +161,9 @@ def place_open(
         found = _solve_open(problem, tree, screened, low, high, prices)
     else:
         part = AllocationProblem(screened.kept, problem.limits, keys=problem.keys)
-        found = _solve_level(part, tree, low, high, screened.rows, rate=0.0, prices=prices, grid=screened)
+        found = _solve_level(
+            part, tree, low, high, screened.rows, rate=0.0, prices=prices, engine=engine, grid=screened
+        )
     if found is None and screened.opened <= _SETTLED_AT_ONCE:
         found = _settle_open(problem, tree, screened, low, high, prices)
     return found
@@ -228,9 +231,7 @@ def apart_of_guess(prices: Array, width: Array, lowest: Array, shift: float, err
     both[:, scarce] = (centre + np.append(0.0, width + shift))[:, None] - np.append(0.0, lowest)[scarce]
     both[scarce, :] = np.inf
     np.fill_diagonal(both, 0.0)
-    held = prices.copy()
-    held[scarce - 1] = np.maximum(lowest[scarce - 1], 0.0)
-    return Apart(held, both)
+    return Apart(both)
 
 
 def _left_open(sample: Array, box: PriceBox, apart: Apart, margin: float) -> int:
