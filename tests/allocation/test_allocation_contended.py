@@ -6,6 +6,7 @@ import pytest
 from disco import LocalEngine
 from disco.allocation import Segments, Status, allocate, budget, contended, rates
 from disco.allocation.contended import count_range, screen_range
+from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.limits import UNLIMITED
 from disco.allocation.problem import read_problem
 from disco.allocation.reference import _run
@@ -207,3 +208,19 @@ def test_unlimited_depths_stay_unlimited_among_the_contended(small_samples):
     assert result.cost <= arguments["budget"]
     assert result.counts[0] < UNLIMITED
     assert result.gap <= 1e-3
+
+
+def test_two_sides_of_a_jump_meet_where_the_most_even_pair_says():
+    problem = read_problem(np.ones((1, 1)), [1], costs=np.ones((1, 1)), budget=1.0)
+    lagrangian = Lagrangian(problem, warm=None)
+
+    def at(rate: float, *, beyond: bool) -> Priced:
+        """Spending falls by 20 per unit of λ and by 100 at λ = 3.5; d worth = λ · d spending."""
+        spent, worth = 200.0 - 20.0 * rate, 10_000.0 - 10.0 * rate**2
+        if beyond:
+            spent, worth = spent - 100.0, worth - 350.0
+        return Priced(rate, None, worth * lagrangian.unit, spent, beyond, 0.0)  # type: ignore[arg-type]
+
+    above, below = [at(3.4, beyond=False), at(3.49, beyond=False)], [at(3.6, beyond=True)]
+    assert abs(lagrangian.crossing(above[-1], below[-1]) - 3.5) > 9e-4
+    assert lagrangian._meeting(above, below) == pytest.approx(3.5, abs=1e-12)

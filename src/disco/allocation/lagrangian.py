@@ -297,7 +297,7 @@ class Lagrangian:
         they are exact if values and costs are proportional, for an allocation is then optimal up to that rate.
         """
         rich, poor = above[-1], below[-1]
-        rate = min(max(self.crossing(rich, poor), rich.rate), poor.rate)
+        rate = min(max(self._meeting(above[-2:], below[-2:]), rich.rate), poor.rate)
         pairs = [(rich, poor), *((side[-2], side[-1]) for side in (above, below) if len(side) > 1)]
         near = [(a, b) for a, b in pairs if abs(a.rate - b.rate) < 0.1 * rate]
         found = [self._at_prices(rate, poor, _drawn_on(a, b, rate)) for a, b in near]
@@ -305,6 +305,17 @@ class Lagrangian:
         if alone and poor.solution.tree.leaf.shape[0] == 1 and not self.problem.limits.has_floors:
             found += [self._kept_to(side, rate) for side in (rich, poor)]
         return min(found, key=lambda priced: priced.bound, default=poor)
+
+    def _meeting(self, above: list[Priced], below: list[Priced]) -> float:
+        """Where the bounds of two sides meet. Both are curved, so that the crossing of two of their tangents is off by
+        the difference of the squares of its distances from the two: the most even of the pairs tells best."""
+
+        def uneven(pair: tuple[Priced, Priced]) -> float:
+            rich, poor = pair
+            rate = self.crossing(rich, poor)
+            return abs((rate - rich.rate) ** 2 - (poor.rate - rate) ** 2)
+
+        return self.crossing(*min(((rich, poor) for rich in above for poor in below), key=uneven))
 
     def _kept_to(self, side: Priced, rate: float) -> Priced:
         """The bound at another rate with the prices that an allocation has there, as if it were optimal."""
