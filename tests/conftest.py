@@ -1,13 +1,17 @@
-"""Databases for tests: an SQLite file, and a PostgreSQL server that is started once per process and gone afterwards."""
+"""The order of tests and their share of the machine, and databases: an SQLite file, and a PostgreSQL server that is
+started once per process and gone afterwards."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from quick_tables import quick_tables
+from stores import artefacts_of
 from trial_server import TrialServer, trial_server
 
 from disco.adapters.store import packs
@@ -65,13 +69,13 @@ def postgres_session(postgres: TrialServer) -> Iterator[Any]:
 
 
 @pytest.fixture
-def new_postgres_url(postgres: TrialServer, postgres_session: Any) -> Iterator[Callable[[], str]]:
-    """Each call gives the URL of a database that is empty; it is dropped after the test."""
+def new_postgres_url(postgres: TrialServer, postgres_session: Any) -> Iterator[Callable[..., str]]:
+    """Each call gives the URL of a database that is empty, or a copy of another; it is dropped after the test."""
     names: list[str] = []
 
-    def make() -> str:
+    def make(copied: str = "template0") -> str:
         names.append(f"trial_{next(_numbers)}")
-        postgres_session.execute(f"CREATE DATABASE {names[-1]} TEMPLATE template0")
+        postgres_session.execute(f"CREATE DATABASE {names[-1]} TEMPLATE {copied}")
         return postgres.url(names[-1])
 
     yield make
@@ -80,10 +84,10 @@ def new_postgres_url(postgres: TrialServer, postgres_session: Any) -> Iterator[C
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def new_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+def new_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., str]:
     """Each call gives the URL of a database that is empty: the test runs on SQLite and on PostgreSQL."""
     if request.param == "postgresql":
-        make: Callable[[], str] = request.getfixturevalue("new_postgres_url")
+        make: Callable[..., str] = request.getfixturevalue("new_postgres_url")
         return make
     numbers = count()
     return lambda: f"sqlite:///{tmp_path / f'trial_{next(numbers)}.db'}"
@@ -92,6 +96,49 @@ def new_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
 @pytest.fixture
 def database_url(new_database_url: Callable[[], str]) -> str:
     return new_database_url()
+
+
+@pytest.fixture(scope="session")
+def filled_urls() -> dict[tuple[str, str], str]:
+    """By kind and name, the databases that `copied_database_url` copies."""
+    return {}
+
+
+@pytest.fixture
+def copied_database_url(
+    request: pytest.FixtureRequest,
+    new_database_url: Callable[..., str],
+    filled_urls: dict[tuple[str, str], str],
+    tmp_path: Path,
+) -> Callable[[str, Callable[[str], None]], str]:
+    """A call with a name and a function gives the URL of a copy of a database and its artefacts, which the function
+    fills for the first test that asks for the name. The test runs on SQLite and on PostgreSQL."""
+    kind = request.node.callspec.params["new_database_url"]
+
+    def filled(fill: Callable[[str], None]) -> str:
+        if kind == "postgresql":
+            name = f"filled_{len(filled_urls)}"
+            request.getfixturevalue("postgres_session").execute(f"CREATE DATABASE {name} TEMPLATE template0")
+            url: str = request.getfixturevalue("postgres").url(name)
+        else:
+            folder = request.getfixturevalue("tmp_path_factory").mktemp("filled")
+            url = f"sqlite:///{folder / 'filled.db'}"
+        fill(url)
+        return url
+
+    def copied(name: str, fill: Callable[[str], None]) -> str:
+        if (kind, name) not in filled_urls:
+            filled_urls[kind, name] = filled(fill)
+        source = filled_urls[kind, name]
+        database = str(sa.make_url(source).database)
+        if kind == "postgresql":
+            url = new_database_url(database)
+        else:
+            url = f"sqlite:///{shutil.copyfile(database, tmp_path / 'copied.db')}"
+        shutil.copytree(artefacts_of(source), artefacts_of(url))
+        return url
+
+    return copied
 
 
 @pytest.fixture(params=["rows", "packs"])

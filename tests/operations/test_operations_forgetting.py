@@ -88,6 +88,16 @@ class Life:
         spend = features["spend"].to_numpy()
         return np.nan_to_num(np.stack([np.sin(spend), np.cos(spend)], axis=1), nan=0.0) * ~np.isnan(spend)[:, None]
 
+    def relearn(self, network):
+        return rebuild(
+            self.store,
+            network=network,
+            contexts_of=self.contexts_of,
+            prior=self.shop.prior,
+            as_of=self.shop.after,
+            clock=self.shop.clock,
+        )
+
     def rows(self):
         with self.store.reading() as transaction:
             return transaction.decisions.of("spring")
@@ -127,10 +137,9 @@ def _buffers(table):
     return [buffer.to_pybytes() for chunk in chunks for buffer in chunk.buffers() if buffer is not None]
 
 
-@pytest.fixture
-def life(database_url, make_shop, tmp_path):
-    shop = make_shop(open_store(database_url))
-    life = Life(shop, database_url, tmp_path)
+def filled(shop):
+    """A shop with a campaign that has everything in which a customer can stand."""
+    life = Life(shop, "", Path())
     ids = [CANARY if number == 17 else f"c{number:04}" for number in range(200)]
     plan = shop.plan(
         reserve={"share": "5%"}, depths={0.1: {"at_most": "100%"}, 0.3: {"at_most": "100%"}}, holdout={"share": 0}
@@ -150,19 +159,18 @@ def life(database_url, make_shop, tmp_path):
     aside = shop.outcomes(strangers, event_id=["s1", "s2"])
     ingest(shop.store, "spring", aside, source="b.csv", clock=shop.clock)
     learn_campaigns(shop.store, ["spring"], prior=shop.prior, as_of=shop.after, clock=shop.clock)
-    life.relearn = lambda network: rebuild(
-        shop.store,
-        network=network,
-        contexts_of=life.contexts_of,
-        prior=shop.prior,
-        as_of=shop.after,
-        clock=shop.clock,
-    )
     life.relearn(SECOND)
+    shop.store.close()
+
+
+@pytest.fixture
+def life(copied_database_url, kept_as, make_shop, tmp_path):
+    url = copied_database_url(f"forgetting {kept_as}", lambda url: filled(make_shop(open_store(url))))
+    life = Life(make_shop(open_store(url)), url, tmp_path)
     (tmp_path / "cache").mkdir()
     pq.write_table(life.features([CANARY]), tmp_path / "cache" / CACHED)
     yield life
-    shop.store.close()
+    life.store.close()
 
 
 def needles(life):
