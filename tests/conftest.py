@@ -26,6 +26,18 @@ _LONG = ("drills", "e2e", "studies")  # rooms of few tests, each of which takes 
 _ORDER = (_COMPILING[0], _MEANWHILE, _COMPILING[1], _WITHOUT_ALLOCATION, _LONG)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Every process of tests, and those it starts, compute on their share of the cores.
+
+    A thread of OpenBLAS or OpenMP that has nothing to do spins for a while before it sleeps. With as many threads as
+    cores in each process, spinning took ten times as long as the inversion of a matrix itself.
+    """
+    processes = config.getoption("numprocesses", None)
+    if processes:
+        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+            os.environ.setdefault(name, str(max(1, (os.cpu_count() or 1) // processes)))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files early, so that no process ends with one of them while the others have nothing left to do."""
 
