@@ -153,6 +153,19 @@ def launched(shop: Shop, **more) -> Shop:
     return shop
 
 
+@pytest.fixture(scope="module")
+def prepared_folder(tmp_path_factory: pytest.TempPathFactory, templates: dict[bool, Path]) -> Path:
+    folder = tmp_path_factory.mktemp("prepared") / "shop"
+    prepare(launched(Shop(Path(shutil.copytree(templates[False], folder)), ShopSettings(), WallClock(NOW))))
+    return folder
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, prepared_folder: Path) -> Shop:
+    """A shop with the campaign `spring`, whose late arrivals are prepared."""
+    return Shop(Path(shutil.copytree(prepared_folder, tmp_path / "prepared")), ShopSettings(), WallClock(NOW))
+
+
 def twin(shop: Shop) -> Shop:
     """An equal shop, with the same campaign."""
     return Shop(Path(shutil.copytree(shop.folder, f"{shop.folder}-twin")), shop.settings, shop.clock)
@@ -259,17 +272,15 @@ def compare(one: Shop, other: Shop, *, prefix: str = "") -> None:
         assert all(finding.ok for finding in audit(store))
 
 
-def test_who_was_decided_gets_the_same_again_and_nothing_is_written(make):
-    shop = launched(make())
-    prepare(shop)
-    first, desk = ask(shop, range(133, 143))
-    before = kept(shop)
-    again, _ = ask(shop, range(142, 132, -1), desk=desk)
+def test_who_was_decided_gets_the_same_again_and_nothing_is_written(prepared):
+    first, desk = ask(prepared, range(133, 143))
+    before = kept(prepared)
+    again, _ = ask(prepared, range(142, 132, -1), desk=desk)
     assert again == first
     assert all(isinstance(answer, LateDecision) for answer in first.values())
-    rehearsed, _ = ask(shop, [150, 151], dry_run=True)
+    rehearsed, _ = ask(prepared, [150, 151], dry_run=True)
     assert len(rehearsed) == 2
-    assert kept(shop) == before
+    assert kept(prepared) == before
 
 
 def test_strangers_get_the_population_context_and_are_marked(make):
@@ -356,24 +367,27 @@ def test_nothing_is_decided_without_preparation_or_when_the_campaign_is_over(mak
 
 
 @pytest.mark.parametrize("name", ["", " ", "12x", "007", "1\x00", "9" * 30, "1\n2", "x" * 300])
-def test_an_id_that_no_customer_can_have_gets_no_code(make, name):
-    shop = launched(make())
-    prepare(shop)
-    answers, _ = ask(shop, [name, "131"])
+def test_an_id_that_no_customer_can_have_gets_no_code(prepared, name):
+    answers, _ = ask(prepared, [name, "131"])
     assert isinstance(answers[name], InputError)
     assert isinstance(answers["131"], LateDecision)
 
 
-def test_a_forgotten_customer_is_prepared_no_more_and_gets_no_second_code(make):
-    shop = launched(make())
-    prepare(shop)
-    ask(shop, ["150"])
-    with shop.store() as store:
-        forget(store, ["150", "152"], clock=shop.clock, cache=shop.cache(), folders=[shop.folder], tables="data")
+def test_a_forgotten_customer_is_prepared_no_more_and_gets_no_second_code(prepared):
+    ask(prepared, ["150"])
+    with prepared.store() as store:
+        forget(
+            store,
+            ["150", "152"],
+            clock=prepared.clock,
+            cache=prepared.cache(),
+            folders=[prepared.folder],
+            tables="data",
+        )
         with store.reading() as transaction:
             left = transaction.arrivals.of("spring", pa.array(["150", "151", "152"]))
     assert left.customers["customer_id"].to_pylist() == [151]
-    answers, _ = ask(shop, ["150", "151", "152"])
+    answers, _ = ask(prepared, ["150", "151", "152"])
     assert "was forgotten" in str(answers["150"])
     assert isinstance(answers["151"], LateDecision)
     assert not answers["152"].known  # they had no decision, and nothing is known of them now
