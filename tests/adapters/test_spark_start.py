@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from spark_cluster import require_spark
+from spark_cluster import QUICK_ARGUMENTS, require_spark
 
 from disco.adapters.engines import LocalEngine, open_engine
 from disco.adapters.engines.spark import SparkEngine, require_java
@@ -75,7 +75,8 @@ def test_spark_writes_nothing_to_stderr():
         "import pyarrow as pa\n"
         "engine = SparkEngine(master='local[1]')\n"
         "table = engine.table(pa.table({'n': [1, 2, 3]}))\n"
-        "print(table.fold(lambda chunk: chunk.num_rows, lambda one, other: one + other))\n"
+        "print(table.fold(lambda chunk: chunk.num_rows, lambda one, other: one + other))\n",
+        PYSPARK_SUBMIT_ARGS=QUICK_ARGUMENTS,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
 

@@ -16,7 +16,7 @@ from disco.records.identity import buckets_of
 from disco.records.manifest import MANIFEST, TableManifest
 from disco.records.ports import TableEngine
 
-ROWS = 3000
+ROWS = 900
 rng = np.random.default_rng(5)
 TABLE = pa.table(
     {
@@ -41,16 +41,16 @@ def engine(request):
         yield engine
 
 
-@pytest.fixture(params=[1, 4, 37], ids=lambda files: f"{files} files")
+@pytest.fixture(params=[1, 4, 11], ids=lambda files: f"{files} files")
 def folder(request, tmp_path, monkeypatch):
-    """The table in so many files, its rows shuffled."""
-    monkeypatch.setattr(parts, "TABLE_CHUNK_ROWS", 250)
+    """The table in so many files, its rows shuffled: files of many chunks, of three, and smaller than one."""
+    monkeypatch.setattr(parts, "TABLE_CHUNK_ROWS", 85)
     shuffled = TABLE.take(pa.array(np.random.default_rng(request.param).permutation(ROWS)))
     place = tmp_path / "table"
     place.mkdir()
     size = -(-ROWS // request.param)
     for number in range(request.param):
-        pq.write_table(shuffled.slice(number * size, size), place / f"{number}.parquet", row_group_size=100)
+        pq.write_table(shuffled.slice(number * size, size), place / f"{number}.parquet", row_group_size=30)
     return place
 
 

@@ -69,10 +69,18 @@ def spark_engine(master: str = _HERE, *, quick: bool = True) -> Iterator[SparkEn
 def _started(master: str, settings: dict[str, str]) -> SparkEngine:
     """Settings are those of the command that starts Java: a builder of ours would be another than that of the engine,
     and the first Java of a process stays."""
-    options = shlex.join([word for name, value in settings.items() for word in ("--conf", f"{name}={value}")])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} pyspark-shell")
+        patch.setenv("PYSPARK_SUBMIT_ARGS", _arguments(settings))
         return SparkEngine(master=master)
+
+
+def _arguments(settings: dict[str, str]) -> str:
+    options = shlex.join([word for name, value in settings.items() for word in ("--conf", f"{name}={value}")])
+    return f"{options} pyspark-shell"
+
+
+QUICK_ARGUMENTS = _arguments(_QUICK)
+"""PYSPARK_SUBMIT_ARGS of a process of its own, whose Java lives as briefly."""
 
 
 @dataclass
