@@ -106,13 +106,12 @@ def kinds_of(plan, solved):
     return {name for name, there in here.items() if there}
 
 
-def conflict_of(attempt):
-    """What is said about limits that contradict each other; None where they do not."""
+def ended(attempt):
+    """What an attempt gives, and what is said about limits that contradict each other; one of them is None."""
     try:
-        attempt()
+        return attempt(), None
     except InfeasibleError as error:
-        return str(error)
-    return None
+        return None, str(error)
 
 
 @pytest.mark.parametrize("with_head", [False, True])
@@ -124,12 +123,12 @@ def test_any_limits_have_the_figures_of_a_plan(shop, scored_shop, with_head):
     open_one = opened(shop, plans[0], audience)
     feasible, kinds = 0, set()
     for plan in plans:
-        conflict = conflict_of(lambda plan=plan: planned(shop, plan, audience))
+        expected, conflict = ended(lambda plan=plan: planned(shop, plan, audience))
+        solved, conflict_here = ended(lambda plan=plan: solve(open_one, plan))
+        assert conflict_here == conflict
         if conflict is not None:
-            assert conflict_of(lambda plan=plan: solve(open_one, plan)) == conflict
             continue
         feasible += 1
-        expected, solved = planned(shop, plan, audience), solve(open_one, plan)
         found = {**solved.as_dict(), **intervals(open_one, plan, solved).as_dict()}
         for key in (*POINT, *MONEY):
             assert found[key] == expected[key], key
@@ -176,13 +175,14 @@ def test_the_limits_solved_before_change_no_decision(scored_shop, seed):
     kept = opened(scored_shop, plans[0], audience)
     for plan in plans:
         fresh = opened(scored_shop, plan, audience)
-        conflict = conflict_of(lambda plan=plan, fresh=fresh: solve(fresh, plan))
-        assert conflict_of(lambda plan=plan: solve(kept, plan)) == conflict
-        if conflict is None:
-            warm, cold = solve(kept, plan), solve(fresh, plan)
-            for name in ("choice", "value", "expected_full_price", "engagement"):
-                np.testing.assert_array_equal(getattr(warm.decided, name), getattr(cold.decided, name))
-            assert {**warm.as_dict(), "seconds": 0} == {**cold.as_dict(), "seconds": 0}
+        cold, conflict = ended(lambda plan=plan, fresh=fresh: solve(fresh, plan))
+        for _ in range(2):  # after other limits, and after the same ones
+            warm, conflict_here = ended(lambda plan=plan: solve(kept, plan))
+            assert conflict_here == conflict
+            if conflict is None:
+                for name in ("choice", "value", "expected_full_price", "engagement"):
+                    np.testing.assert_array_equal(getattr(warm.decided, name), getattr(cold.decided, name))
+                assert {**warm.as_dict(), "seconds": 0} == {**cold.as_dict(), "seconds": 0}
 
 
 class Again:
