@@ -18,12 +18,12 @@ from disco.adapters.store import packs
 from disco.records.errors import MissingPartError
 
 # In a fresh clone the first users of the kernels compile them, which takes minutes. These two drills call almost all of
-# them. One process gets both, and the other meanwhile runs rooms that need few, so that little is compiled twice.
+# them. One process gets both, and the others meanwhile run rooms that need few, so that little is compiled twice.
 _COMPILING = ("test_drill_allocation.py", "test_drill_budgets.py")
-_MEANWHILE = "test_features_network.py"  # between them: xdist deals the first files out in turn
-_WITHOUT_ALLOCATION = ("features", "retailer", "records", "reports", "belief")
+_MEANWHILE = ("test_features_network.py", "test_features_buckets.py")  # between them: xdist deals files out in turn
+_WITHOUT_ALLOCATION = ("features", "retailer", "records", "reports", "belief", "adapters")
 _LONG = ("drills", "e2e", "studies")  # rooms of few tests, each of which takes long
-_ORDER = (_COMPILING[0], _MEANWHILE, _COMPILING[1], _WITHOUT_ALLOCATION, _LONG)
+_ORDER = (_COMPILING[0], *_MEANWHILE, _COMPILING[1], _WITHOUT_ALLOCATION, _LONG)
 
 
 def pytest_configure(config: pytest.Config) -> None:
