@@ -154,6 +154,40 @@ def test_two_lists_that_meet_find_the_best_of_all(number: int, room: int) -> Non
     assert (int(core.worth[rows, found.options].sum()), int(core.tie[rows, found.options].sum())) == best
 
 
+def test_lists_know_more_options_than_a_byte_has_numbers() -> None:
+    """Three customers with 200 depths, each worth three times what it costs: every budget up to 600 is spent."""
+    costs = np.tile(np.arange(1.0, 201.0), (3, 1))
+    for budget in (250.0, 333.0, 401.0):
+        found = allocate(3.0 * costs, [None] * 200, costs=costs, budget=budget, ids=np.arange(3))
+        assert (found.value, found.cost, found.status) == (3.0 * budget, budget, Status.OPTIMAL)
+
+
+def test_a_budget_that_is_met_exactly_is_found_among_costs_far_above_it() -> None:
+    """Sums of floats lose whole grid units here: costs of both signs up to 2**57 leave a budget of a few."""
+    missed = 0
+    for number in range(60):
+        rng = np.random.default_rng([17, number])
+        core, nodes, _, rate = _random_core(number)
+        cost = rng.integers(1, 2**57, core.cost.shape) * rng.choice([-1, 1], core.cost.shape)
+        cost[:, 0] = 0
+        rows, chosen = np.arange(core.options.size), np.array([int(rng.integers(0, size)) for size in core.options])
+        chosen[-1] = 1
+        cost[-1, 1] = int(rng.integers(0, 9)) - int(cost[rows[:-1], chosen[:-1]].sum())
+        counts = np.bincount(chosen, minlength=3)[1:]
+        nodes = nodes._replace(low=counts, high=counts)
+        core = core._replace(cost=cost, worth=np.rint(rate * cost - core.loss).astype(np.int64))
+        budget = int(cost[rows, chosen].sum())
+        allowed = float(core.loss.max() * core.options.size + 2.0**40)  # what the chosen ones lose, and rounding
+        meeting = Meeting.of(core, nodes, budget, rate, allowed, (10_000, 6)[number % 2])
+        assert meeting is not None
+        found = meeting.joined(budget, math.inf, 10_000)
+        assert found.complete
+        missed += found.options is None or int(core.worth[rows, found.options].sum()) < int(
+            core.worth[rows, chosen].sum()
+        )
+    assert missed == 0
+
+
 def test_exchanges_are_all_those_that_move_as_many_either_way() -> None:
     rng = np.random.default_rng(5)
     change = rng.integers(-1_000, 1_000, 7)

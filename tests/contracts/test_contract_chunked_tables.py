@@ -41,7 +41,7 @@ def engine(request):
         yield engine
 
 
-@pytest.fixture(params=[1, 4, 11], ids=lambda files: f"{files} files")
+@pytest.fixture(params=[1, 4, 37], ids=lambda files: f"{files} files")
 def folder(request, tmp_path, monkeypatch):
     """The table in so many files, its rows shuffled: files of many chunks, of three, and smaller than one."""
     monkeypatch.setattr(parts, "TABLE_CHUNK_ROWS", 85)

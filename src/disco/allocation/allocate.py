@@ -43,8 +43,9 @@ def allocate(
 
         max Σ_i values[i, choice[i]]   with   floors[k] ≤ customers at k ≤ caps[k],   Σ_i costs[i, choice[i]] ≤ budget
 
-    The result is exact and comes with its proof (`Allocation.bound`, `prices`). Among allocations of equal value the
-    one with the largest sum of hash(customer id, depth) is taken, so the order of rows changes nobody's depth.
+    The result is exact and comes with its proof (`Allocation.bound`, `prices`). Without a budget, among allocations of
+    equal value the one with the largest sum of hash(customer id, depth) is taken. With a budget, ties within the gap
+    are broken by ids as well, but not always by that sum. Either way the order of rows changes nobody's depth.
 
     values: (customers, depths) what a customer is worth at a depth, float64 or float32, finite; a loss is negative. A
         table whose columns are named by depths names the depths; its column customer_id, or a pandas index of that

@@ -40,7 +40,8 @@ _SUMS = 5  # exchanges and sums of them, likewise
 _SMALL = 0.6  # of the customers: those who change the cost least, among whom every other time all are chosen
 _ATTEMPTS = 24  # allocations near which some customers are opened, at most
 _OPENED = 40  # customers whose allocations are listed first, where those of all are too many
-_FEWER, _MORE_OPEN, _ROOMY = 0.93, 1.25, 0.3  # and how many next: where there was no room, or much
+_FEWER, _MORE_OPEN = 0.93, 1.25  # times as many next: where there was no room for all of them, or much
+_ROOMY = 0.3  # of the room: less was needed, so there was much
 _NOT_KNOWN = -(2**62)  # less than any allocation is worth
 
 

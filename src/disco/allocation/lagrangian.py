@@ -307,8 +307,11 @@ class Lagrangian:
         return min(found, key=lambda priced: priced.bound, default=poor)
 
     def _meeting(self, above: list[Priced], below: list[Priced]) -> float:
-        """Where the bounds of two sides meet. Both are curved, so that the crossing of two of their tangents is off by
-        the difference of the squares of its distances from the two: the most even of the pairs tells best."""
+        """Where the bounds of two sides meet.
+
+        Both are curved, so the crossing of two of their tangents is off by the difference of the squares of its
+        distances from the two. The most even of the pairs tells best.
+        """
 
         def uneven(pair: tuple[Priced, Priced]) -> float:
             rich, poor = pair

@@ -93,11 +93,10 @@ class Meeting:
         """None: counts at the limits are too many."""
         found = []
         for order in _orders(core):
-            unspent = allowed / rate if rate > 0.0 else math.inf
             sides = []
             for turn in (order, order[::-1]):
                 turned, limits = _turned(core, nodes, turn)
-                reached, complete = reach(turned, limits, budget, unspent, _COUNTS)
+                reached, complete = reach(turned, limits, budget, _unspent(rate, allowed), _COUNTS)
                 if not complete:
                     break
                 sides.append(_Side(turned, limits, reached, Moves.room(_MOVES * most)))
@@ -146,7 +145,7 @@ class Meeting:
         if self.ways > _WAYS:
             return Found(None, 0, complete=False)
         ways = _ways_of(self.core, self.between)
-        unspent = self.allowed / self.rate if self.rate > 0.0 else math.inf
+        unspent = _unspent(self.rate, self.allowed)
         first, second, way, complete, passed = join_lists(
             one.lists, other.lists, ways, self.nodes, budget, unspent, enough, _JOINED * most,
             (one.core, other.core), (one.moves, other.moves),
@@ -161,6 +160,11 @@ class Meeting:
                 options[turn[who]] = option
         cost = int(one.lists.cost[first] + other.lists.cost[second] + ways.cost[way])
         return Found(options, cost, complete)
+
+
+def _unspent(rate: float, allowed: float) -> float:
+    """Money, at most, that is left where no more than this is lost."""
+    return allowed / rate if rate > 0.0 else math.inf
 
 
 def _orders(core: Core) -> list[Array]:

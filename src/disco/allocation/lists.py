@@ -18,7 +18,7 @@ from disco.allocation.opening import Core, Nodes
 from disco.records.arrays import Array
 from disco.records.compiled import njit
 
-_ROUNDING = 2.0**-48  # of a budget in grid units, above what floats lose of it
+_ROUNDING = 2.0**-48  # of the budget and of all that options cost, in grid units: above what floats lose of sums
 _FAR = 32  # states that are passed over at once, where the two lists are not of one length
 
 
@@ -31,7 +31,7 @@ class Moves(NamedTuple):
 
     @classmethod
     def room(cls, most: int) -> "Moves":
-        return cls(np.empty(most, np.int32), np.empty(most, np.int16), np.empty(most, np.int8))
+        return cls(np.empty(most, np.int32), np.empty(most, np.int16), np.empty(most, np.int16))
 
     def of(self, last: int) -> list[tuple[int, int]]:
         """(customer, option) of those who moved, up to a move."""
@@ -115,8 +115,11 @@ def reach(core: Core, nodes: Nodes, budget: int, unspent: float, room: int) -> t
                 words[count, 0], words[count, 1] = first, second
                 count += 1
         start[i + 2] = count
+    size = float(abs(budget))
+    for i in range(opened):
+        size += float(np.abs(core.cost[i, : core.options[i]]).max())
     for w in range(start[opened], count):
-        low[w], high[w] = budget - unspent, budget + _ROUNDING * abs(budget)
+        low[w], high[w] = budget - unspent - _ROUNDING * size, budget + _ROUNDING * size
         lost[w] = 0.0
         for node in range(limits):
             own = (words[w, nodes.word[node]] >> nodes.shift[node]) & nodes.mask[node]
@@ -274,8 +277,8 @@ def join_lists(
     """The best two states of different customers and way of those between them, within the limits and the budget.
 
     Returns their numbers, -1: there are none; whether all were looked at; and how many states were. The best is worth
-    most, and of those with the largest hash. Once one is worth enough, or so many states were looked at, no other way
-    is.
+    most, and of those with the largest hash. Once one is worth enough, no other way is looked at, and none at all once
+    so many states were.
     """
     bits0, bits1, wanted0, wanted1 = _exact_bits(nodes)
     groups = other.words.shape[0]
@@ -285,10 +288,12 @@ def join_lists(
     best = best_tie = 0
     steps = 0
     for way in range(ways.cost.size):
-        if (first >= 0 and best >= enough) or steps > most:
+        if first >= 0 and best >= enough:
             return first, second, best_way, False, steps
         left = budget - ways.cost[way]
         for a in range(one.words.shape[0]):
+            if steps > most:
+                return first, second, best_way, False, steps
             begin, end = one.start[a], one.start[a + 1]
             own0, own1 = one.words[a, 0] + ways.words[way, 0], one.words[a, 1] + ways.words[way, 1]
             key = wanted0 - (own0 & bits0)
@@ -335,7 +340,7 @@ def join_lists(
                     if first >= 0 and worth == best:
                         tie = tie_of(cores[0], moves[0], one.last[i]) + tie_of(cores[1], moves[1], other.last[j])
                         tie += ways.tie[way]
-                        if best_tie == 0:
+                        if best_tie == 0:  # not asked for yet: walking back through the moves takes long
                             best_tie = tie_of(cores[0], moves[0], one.last[first])
                             best_tie += tie_of(cores[1], moves[1], other.last[second]) + ways.tie[best_way]
                         if tie <= best_tie:

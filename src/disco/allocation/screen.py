@@ -60,7 +60,7 @@ def _left_apart(
     values: Array, eligible: Array | None, costs: Array | None, rate: float, base: int, reach: Array, winner: Array,
     near: Array, found: int,
 ) -> int:  # fmt: skip
-    """Keep of the first `found` customers base + near[j] those whose winner may lose; returns how many they are.
+    """Keep of the first `found` customers base + near[at] those whose winner may lose; returns how many they are.
 
     reach: (1 + depths, 1 + depths) by how much place a must be worth more than place b, with "no code" first.
     Without branches, which nothing could predict.
