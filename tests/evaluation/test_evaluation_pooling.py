@@ -15,13 +15,23 @@ from disco.evaluation.pooling import pool, random_effects
 def test_one_campaign_stands_for_itself() -> None:
     alone = compare(Mean(6.0, 0.04, 900), Mean(5.0, 0.04, 900))
     found = pool([alone], [1000])
+    assert found.relative == alone.relative
     assert found.relative is not None
-    assert alone.relative is not None
     assert found.relative.value == pytest.approx(0.2)
-    assert found.relative.standard_error == pytest.approx(alone.relative.standard_error)
     assert found.between_campaigns is None
     assert found.total.value == pytest.approx(1000.0)
     assert found.total.standard_error == pytest.approx(1000 * math.sqrt(0.08))
+
+
+def test_a_percentage_without_limits_gets_none_by_pooling() -> None:
+    doubtful = compare(Mean(30.0, 16.0, 60), Mean(0.85, 0.36, 60))
+    assert doubtful.relative is not None
+    assert doubtful.relative.ends == (-math.inf, math.inf)
+    assert pool([doubtful], [60]).relative == doubtful.relative
+    clear = compare(Mean(6.0, 0.04, 900), Mean(5.0, 0.04, 900))
+    found = pool([clear, doubtful], [900, 60])
+    assert (found.relative, found.between_campaigns) == (None, None)
+    assert found.total.value == pytest.approx(900 * 1.0 + 60 * 29.15)
 
 
 def test_money_adds_up_and_its_errors_add_in_squares() -> None:

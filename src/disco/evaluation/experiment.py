@@ -367,8 +367,7 @@ def _sentence(
     ends = f"{change(lower)} to {change(upper)}"
     kind = "difference" if found.variance_reduction is None else "adjusted difference"
     interval = f"{kind} {change(found.difference.value)}, {level:.0%} interval {ends}"
-    known = found.relative is not None and math.isfinite(found.relative.upper or 0.0)
-    share = f" by {percent(abs(found.relative.value))}" if known and found.relative is not None else ""
+    share = f" by {percent(abs(found.relative.value))}" if found.relative and found.relative.bounded else ""
     said = f"p {_p_text(p_value)}"
     if verdict is Direction.UNDECIDED:
         would = ""

@@ -31,7 +31,8 @@ class PooledUplift:
     campaigns: int
     """Campaigns that were compared."""
     relative: Estimate | None
-    """The mean relative uplift of campaigns like these; null where a figure is not positive in one of them."""
+    """The mean relative uplift of campaigns like these; one campaign has its own. Null where a figure is not positive
+    in one of them; of several campaigns, also where one has a percentage without limits."""
     between_campaigns: float | None
     """Standard deviation of the true uplifts between campaigns, as a share; null with fewer than two campaigns."""
     total: Estimate
@@ -69,9 +70,11 @@ def pool(comparisons: Sequence[Comparison], customers: Sequence[int], *, level: 
 
 
 def _relative(found: Sequence[Estimate | None], *, level: float) -> tuple[Estimate | None, float | None]:
+    if len(found) == 1:
+        return found[0], None
     ratios, errors = [], []
     for one in found:
-        if one is None or one.value <= -1 or not one.standard_error:
+        if one is None or not one.bounded or one.value <= -1 or not one.standard_error:
             return None, None
         ratios.append(1 + one.value)
         errors.append(one.standard_error / (1 + one.value))
@@ -79,7 +82,7 @@ def _relative(found: Sequence[Estimate | None], *, level: float) -> tuple[Estima
     lower, upper = mean.ends or (mean.value, mean.value)
     ratio = math.exp(mean.value)
     scaled = Estimate(ratio - 1, math.expm1(lower), math.expm1(upper), level, ratio * (mean.standard_error or 0.0))
-    return scaled, None if len(ratios) < 2 else ratio * between
+    return scaled, ratio * between
 
 
 def random_effects(values: Vector, errors: Vector, *, level: float = 0.95) -> tuple[Estimate, float]:

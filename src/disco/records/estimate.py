@@ -23,9 +23,9 @@ class Estimate:
     value: float
     """The figure itself."""
     lower: float | None = None
-    """Lower end of the interval; null where none is known. Both ends are there, or neither; one may be infinite."""
+    """Lower end of the interval; null where no interval is known, and in JSON where it has no limit on this side."""
     upper: float | None = None
-    """Upper end of the interval."""
+    """Upper end of the interval; null likewise."""
     level: float | None = None
     """Share of the probability between the ends, such as 0.95."""
     standard_error: float | None = None
@@ -59,6 +59,11 @@ class Estimate:
     def ends(self) -> tuple[float, float] | None:
         """Lower and upper end, where known."""
         return None if self.lower is None or self.upper is None else (self.lower, self.upper)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether both ends are known and finite."""
+        return self.ends is not None and all(math.isfinite(end) for end in self.ends)
 
     def covers(self, truth: float) -> bool:
         """Whether `truth` lies between the ends; False without an interval."""
