@@ -127,6 +127,24 @@ def test_welch_against_scipy():
     assert (found.difference.lower, found.difference.upper) == pytest.approx((interval.low, interval.high))
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-90, 1e90])
+def test_welchs_degrees_of_freedom_do_not_depend_on_the_unit(unit):
+    rng = np.random.default_rng(2)
+    test, control = rng.lognormal(1, 1, 30), rng.lognormal(1.1, 0.7, 9)
+    found = compare(Mean.of(unit * test), Mean.of(unit * control))
+    reference = ttest_ind(test, control, equal_var=False)
+    reach = (found.difference.upper - found.difference.value) / found.difference.standard_error
+    assert reach == pytest.approx(student.ppf(0.975, reference.df))
+    assert found.p_value == pytest.approx(reference.pvalue)
+    unscaled = compare(Mean.of(test), Mean.of(control))
+    assert found.relative.ends == pytest.approx(unscaled.relative.ends)
+
+
+def test_an_interval_is_bounded_where_both_ends_are_known_and_finite():
+    assert Estimate(1.0, 0.0, 2.0).bounded
+    assert not any(one.bounded for one in (Estimate(1.0), Estimate(1.0, 0.0, np.inf), Estimate(1.0, -np.inf, 2.0)))
+
+
 def test_a_ratio_of_sums_by_hand():
     mean = Mean.of(np.array([0.0, 60.0, 20.0, 0.0]), np.array([0.0, 1.0, 1.0, 0.0]))
     # 40 per purchaser; linear terms 0, 40, -40, 0 after scaling by 4 customers / 2 purchasers

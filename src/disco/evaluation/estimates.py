@@ -172,7 +172,7 @@ def compare(
     shared_variance: float = 0.0,
     information: float | None = None,
 ) -> Comparison:
-    """Welch: t = d/√(v_d+v_c) with (v_d+v_c)²/(v_d²/(n_d−1)+v_c²/(n_c−1)) degrees of freedom.
+    """Welch: t = d/√(v_d+v_c) with 1/(s_d²/(n_d−1)+s_c²/(n_c−1)) degrees of freedom, s the shares of v_d+v_c.
 
     shared_variance: of a term which both means contain (a pre-period mean); it cancels from the difference, not from
     the ratio. information: the share of the planned purchases seen, for intervals that hold at every look
@@ -188,9 +188,9 @@ def compare(
     difference = decided.value - control.value
     error = float(np.sqrt(variance))
     if variance > 0:
-        freedom = variance**2 / (
-            decided.variance**2 / (decided.customers - 1) + control.variance**2 / (control.customers - 1)
-        )
+        # shares, because the square of a tiny variance would be 0
+        ours, theirs = decided.variance / variance, control.variance / variance
+        freedom = 1 / (ours**2 / (decided.customers - 1) + theirs**2 / (control.customers - 1))
         p_value = 2 * float(stdtr(freedom, -abs(difference) / error))
     else:
         freedom, p_value = np.inf, 1.0 if difference == 0 else 0.0
