@@ -1,5 +1,7 @@
 """The A/B read-out: by hand, over simulated tests, and at its edges."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -211,6 +213,40 @@ def test_before_the_end_the_verdict_takes_the_always_valid_interval():
     assert "to date" in early.reason
     with pytest.raises(InputError, match="planned_purchasers"):
         ab_test(arm, depth, price, final=False)
+
+
+@pytest.mark.parametrize("adjusted", [False, True], ids=["as measured", "adjusted"])
+def test_before_the_end_text_and_table_show_the_interval_that_is_valid_at_every_look(adjusted):
+    rng = np.random.default_rng(17)
+    arm, depth, price = simulated(rng, rows=1000, lift=0.5, holdout=0.1)
+    given = {"other_revenue": rng.gamma(4, 10, 1000), "before": rng.gamma(4, 10, 1000) if adjusted else None}
+    early = ab_test(arm, depth, price, final=False, planned_purchasers=400, **given)
+    lines = early.summary().splitlines()
+    for (_, row), found in zip(early.to_pandas().iterrows(), early.findings, strict=True):
+        running = found.to_date
+        assert running.difference.upper > found.decisive.difference.upper
+        assert (row.difference_lower, row.difference_upper) == (running.difference.lower, running.difference.upper)
+        assert (row.p_value, row.adjusted) == (running.p_value, found.adjusted is not None)
+        if running.relative is not None:
+            assert (row.relative_lower, row.relative_upper) == (running.relative.lower, running.relative.upper)
+        if found.per == "customer":
+            (line,) = (line for line in lines if line.startswith(f"{found.metric} per customer: "))
+            assert f"interval {running.difference.lower:+,.3f} to {running.difference.upper:+,.3f}, p" in line
+    against_holdout = [line for line in lines if "against the holdout" in line]
+    assert len(against_holdout) == 2
+    assert all(line.endswith("; this interval is for one look, at the end") for line in against_holdout)
+    assert "one look" not in ab_test(arm, depth, price, **given).summary()
+
+
+def test_a_percentage_without_limits_is_not_said():
+    """Control's mean is 100 ± 100: any percentage may be true, though the difference is clear."""
+    price = np.concatenate([np.full(100, 4000.0) + np.arange(100), [10_000.0], np.full(99, NONE)])
+    found = ab_test(["decided"] * 100 + ["control"] * 100, np.full(200, 0.1), price)
+    relative = found.finding("revenue").comparison.relative
+    assert relative.ends == (-np.inf, np.inf)
+    assert found.verdict is Verdict.BETTER
+    (line,) = (line for line in found.summary().splitlines() if line.startswith("revenue per customer"))
+    assert re.search(r"against 90\.000; difference \+3,", line)
 
 
 def test_pre_period_figures_decide_where_they_are_given():

@@ -114,30 +114,39 @@ class AbTest:
         return f"AbTest({self.verdict}; customers: {sizes})"
 
     def summary(self) -> str:
-        """The verdict, the arms and the findings per customer, as a few lines of text."""
+        """The verdict, the arms and the findings per customer, as a few lines of text.
+
+        Before the end, intervals against control are valid at every look; those against the holdout are for one look.
+        """
         lines = [f"{self.verdict.capitalize()}. {self.reason}"]
         for name, arm in self.arms.items():
             lines.append(
                 f"{name}: {arm.customers:,} customers, {arm.recipients:,} codes, {arm.purchasers:,} purchasers, "
                 f"revenue {arm.revenue:,.2f}, markdown {arm.markdown:,.2f}"
             )
-        compared: list[tuple[str, Comparison]]
-        compared = [(f.metric, f.decisive) for f in self.findings if f.per == "customer"]
-        compared += [
-            (f"all revenue, {name} against the holdout,", self.incremental_of(name)) for name in self.incremental
+        lines += [
+            f"{found.metric} per customer: {_in_words(found.read(final=self.final))}"
+            for found in self.findings
+            if found.per == "customer"
         ]
-        return "\n".join([*lines, *(f"{name} per customer: {_in_words(found)}" for name, found in compared)])
+        looks = "" if self.final else "; this interval is for one look, at the end"
+        lines += [
+            f"all revenue, {name} against the holdout, per customer: {_in_words(self.incremental_of(name))}{looks}"
+            for name in self.incremental
+        ]
+        return "\n".join(lines)
 
     def to_arrow(self) -> "pa.Table":
         """One row per finding: decided against control; `relative` and its ends are null where control is not positive.
 
-        The comparison is the decisive one: adjusted by figures from before the campaign where there are any.
+        The comparison is the one that may be read: at the end the decisive one, before it the one that is valid at
+        every look. Both are adjusted by figures from before the campaign where there are any.
         """
         import pyarrow as pa
 
         rows = []
         for found in self.findings:
-            used = found.decisive
+            used = found.read(final=self.final)
             row: dict[str, object] = {
                 "metric": found.metric,
                 "per": found.per,
@@ -383,7 +392,7 @@ def _total(decided: Mean, holdout: Mean, *, level: float, information: float | N
 
 
 def _in_words(found: Comparison) -> str:
-    share = "" if found.relative is None else f", {found.relative.value:+.1%}"
+    share = f", {found.relative.value:+.1%}" if found.relative and found.relative.bounded else ""
     lower, upper = found.difference.ends or (-np.inf, np.inf)
     return (
         f"{found.decided:,.3f} against {found.control:,.3f}{share}; difference {found.difference.value:+,.3f} "
