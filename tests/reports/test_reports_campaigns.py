@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import numpy as np
 import pytest
 
-from disco.evaluation.ab_test import Verdict, ab_test
+from disco.evaluation.ab_test import Finding, Verdict, ab_test
 from disco.evaluation.arms import ArmOutcomes, ArmSummary
 from disco.operations.results import AllResults, CampaignResults, GroupResult
 from disco.records.decisions import Arm, IngestCounts
@@ -17,6 +17,7 @@ from disco.records.plan import read_plan
 from disco.records.plan_summary import MoneyForecast, Solution
 from disco.reports.campaign_pages import campaign_report, campaigns_report
 from disco.reports.campaign_tables import arms_table, campaigns_table
+from disco.reports.charts import IntervalChart
 
 
 def record(name: str, *, state: State = State.LAUNCHED, policy: str = "thompson") -> CampaignRecord:
@@ -126,6 +127,29 @@ def test_the_lead_of_a_worse_or_undecided_campaign_says_so() -> None:
     assert re.fullmatch(r"No clear difference from random codes: objective 0% \(−\d% to \+\d%\)\.", undecided)
     running = campaign_report(results(gain=0.0, final=False)).lead
     assert running.startswith("No clear difference from random codes yet")
+
+
+def test_a_percentage_without_limits_is_neither_said_nor_drawn() -> None:
+    found = results(gain=8.0)
+    assert found.ab is not None
+
+    def unlimited(one: Finding) -> Finding:
+        relative = Estimate(34.3, -np.inf, np.inf, 0.95)
+        return replace(one, comparison=replace(one.comparison, relative=relative))
+
+    ab = replace(found.ab, findings=tuple(map(unlimited, found.ab.findings)), deciding=unlimited(found.ab.deciding))
+    doubtful = replace(found, ab=ab)
+    page = campaign_report(doubtful)
+    assert page.lead == (
+        "Decided codes earned more than random codes (objective per customer), with £6.40k more revenue."
+    )
+    assert not any(isinstance(item, IntervalChart) for section in page.sections for item in section.items)
+    several = campaigns_report(AllResults.of([doubtful]))
+    assert several.lead == "£75.2k of revenue from 1 campaign; no forecast yet."
+    together = campaigns_report(AllResults.of([doubtful, results("summer", gain=8.0)]))
+    (chart,) = (item for section in together.sections for item in section.items if isinstance(item, IntervalChart))
+    assert chart.title == "Decided codes did clearly better than random ones in 2 of 2 campaigns"
+    assert [row.label for row in chart.rows] == ["summer"]
 
 
 def test_without_a_control_group_the_lead_is_money() -> None:

@@ -1,5 +1,6 @@
 """Results from day to day as a picture: since when the difference is clear, and an axis that can be read."""
 
+import math
 from datetime import date, timedelta
 
 import pytest
@@ -36,6 +37,22 @@ def test_without_a_clear_difference_the_title_says_how_the_interval_narrowed():
 def test_an_interval_that_has_not_narrowed_is_said_as_it_is(final, ending):
     chart = over_time_chart(over_time(on(1, 0.3, 0.2), on(2, 0.1, 0.2, final=final)))
     assert chart.title == f"The interval is ±20% {ending}"
+
+
+def without_limits(day, value, half):
+    """A clear difference whose percentage is not known, because control is not clearly above 0."""
+    estimate, relative = Estimate(value, value - half, value + half, 0.95), Estimate(value, -math.inf, math.inf, 0.95)
+    comparison = Comparison(1 + value, 1.0, estimate, relative, 0.01)
+    return UpliftOnDay(day=date(2027, 3, day), purchases=10 * day, comparison=comparison, final=False)
+
+
+def test_the_title_is_about_the_days_that_are_drawn():
+    since = over_time_chart(over_time(without_limits(1, 0.3, 0.2), on(2, 0.3, 0.2), on(3, 0.3, 0.1)))
+    assert since.title == "The decided group has been clearly better than control since 2 Mar 2027"
+    last = over_time_chart(over_time(on(1, 0.3, 0.9), on(2, 0.3, 0.4), without_limits(3, 0.3, 0.2)))
+    assert last.title == "The interval has narrowed from ±90% to ±40% since 1 Mar 2027"
+    assert len(last.lines[0].y) == 2
+    assert over_time_chart(over_time(without_limits(1, 0.3, 0.2))) is None
 
 
 def test_first_intervals_do_not_squeeze_the_rest():

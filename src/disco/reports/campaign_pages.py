@@ -3,11 +3,10 @@
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from math import isfinite
 
 from disco.evaluation.ab_test import Verdict
 from disco.operations.results import AllResults, CampaignResults
-from disco.operations.results_over_time import ResultsOverTime
+from disco.operations.results_over_time import ResultsOverTime, UpliftOnDay
 from disco.records.currency import read_currency
 from disco.records.decisions import Arm
 from disco.records.estimate import Estimate
@@ -74,16 +73,18 @@ def _lead(results: CampaignResults) -> str:
     if ab.verdict is Verdict.BLOCKED:
         return "Group sizes are not as planned, so no figure can be trusted."
     uplift = ab.deciding.read(final=ab.final).relative
+    if uplift is not None and not uplift.bounded:  # control is too near to 0 for a percentage
+        uplift = None
     unit = Percent(decimals=0, signed=True)
     revenue = ab.finding("revenue") if ab.findings else ab.deciding
     earned = revenue.decisive.difference.value * results.arms[Arm.DECIDED].summary.customers
     ours = "Random codes" if results.plan.policy.assigns_at_random else "Decided codes"
     other = "random codes" if ab.findings else "no codes"
     if ab.verdict is Verdict.UNDECIDED:
-        figure = "" if uplift is None else f": {ab.primary} {estimate_text(uplift, unit=unit)}"
+        figure = f": {ab.primary} {estimate_text(uplift, unit=unit)}" if uplift else ""
         return f"No clear difference from {other}{'' if results.final else ' yet'}{figure}."
     side = "more" if ab.verdict is Verdict.BETTER else "less"
-    size = "" if uplift is None else f" {percent(abs(uplift.value), decimals=0)}"
+    size = f" {percent(abs(uplift.value), decimals=0)}" if uplift else ""
     in_money = f"{money(abs(earned), decimals=0)} {'more' if earned >= 0 else 'less'} revenue"
     return f"{ours} earned{size} {side} than {other} ({ab.primary} per customer), with {in_money}."
 
@@ -93,7 +94,7 @@ def _findings_chart(results: CampaignResults) -> IntervalChart | None:
     rows = [
         IntervalRow(one.metric.capitalize(), uplift)
         for one in found
-        if (uplift := one.read(final=results.final).relative) is not None
+        if (uplift := one.read(final=results.final).relative) is not None and uplift.bounded
     ]
     if results.ab is None or not rows:
         return None
@@ -126,23 +127,23 @@ def _objective(weight: float) -> str:
 
 def over_time_chart(found: ResultsOverTime) -> CurveChart | None:
     """Decided against control from day to day; None where there is nothing to draw yet."""
-    shown = [
-        (one.day, uplift.value, *uplift.ends)
+    drawn = [
+        (one, uplift.value, *uplift.ends)
         for one in found.days
-        if (uplift := one.comparison.relative) is not None and uplift.ends is not None and isfinite(sum(uplift.ends))
+        if (uplift := one.comparison.relative) is not None and uplift.bounded and uplift.ends is not None
     ]
-    if not shown:
+    if not drawn:
         return None
-    days, values, lower, upper = zip(*shown, strict=True)
+    days, values, lower, upper = zip(*drawn, strict=True)
     places = range(1, len(days) + 1)
     extent = _readable_extent(values, lower, upper)
     beyond = "" if extent is None else ". Intervals of the first days reach beyond the picture; the table has them"
     several = len(days) > 1
     return CurveChart(
-        title=_over_time_title(found),
+        title=_over_time_title(days, [(high - low) / 2 for low, high in zip(lower, upper, strict=True)]),
         subtitle="Objective per customer to date, relative to control. Until the end, the intervals may be looked at "
         f"every day{beyond}",
-        x=Axis("Purchases until the end of", Names([short_date(day) for day in days])),
+        x=Axis("Purchases until the end of", Names([short_date(one.day) for one in days])),
         y=Axis("Against control", UPLIFT, extent),
         interval="95% interval",
         lines=[
@@ -168,33 +169,20 @@ def _readable_extent(
     return lowest / 100, highest / 100
 
 
-def _over_time_title(found: ResultsOverTime) -> str:
-    """Since when the difference has been clear, as the picture shows it; where it is not, how the interval went."""
-    clear = [not one.comparison.difference.covers(0) for one in found.days]
-    last = found.days[-1]
-    if not clear[-1]:
-        return _narrowing(found)
-    since = next(place for place in range(len(clear)) if all(clear[place:]))
-    side = "better" if last.comparison.difference.value > 0 else "worse"
-    return f"The decided group has been clearly {side} than control since {date(found.days[since].day)}"
+def _over_time_title(days: Sequence[UpliftOnDay], halves: Sequence[float]) -> str:
+    """Since when the difference has been clear, as the picture shows it; where it is not, how the interval went.
 
-
-def _narrowing(found: ResultsOverTime) -> str:
-    """How much less uncertain the days have made it."""
-    halves = [
-        (one.day, (upper - lower) / 2)
-        for one in found.days
-        if one.comparison.relative is not None and one.comparison.relative.ends is not None
-        for lower, upper in [one.comparison.relative.ends]
-        if isfinite(upper - lower)
-    ]
-    if not halves:
-        return "The interval has no limits" + ("" if found.days[-1].final else " yet")
-    (first_day, first), (_, last) = halves[0], halves[-1]
-    before, now = percent(first, decimals=0), percent(last, decimals=0)
-    if last < first and before != now:
-        return f"The interval has narrowed from ±{before} to ±{now} since {date(first_day)}"
-    return f"The interval is ±{now} {'at the end' if found.days[-1].final else 'so far'}"
+    days: those that are drawn. halves: half the length of the percentage's interval on each of them.
+    """
+    clear = [not one.comparison.difference.covers(0) for one in days]
+    if clear[-1]:
+        since = next(place for place in range(len(clear)) if all(clear[place:]))
+        side = "better" if days[-1].comparison.difference.value > 0 else "worse"
+        return f"The decided group has been clearly {side} than control since {date(days[since].day)}"
+    before, now = percent(halves[0], decimals=0), percent(halves[-1], decimals=0)
+    if halves[-1] < halves[0] and before != now:
+        return f"The interval has narrowed from ±{before} to ±{now} since {date(days[0].day)}"
+    return f"The interval is ±{now} {'at the end' if days[-1].final else 'so far'}"
 
 
 def over_time_table(found: ResultsOverTime) -> Table:
@@ -267,10 +255,11 @@ def _forecast_chart(forecasts: Mapping[str, tuple[Estimate, float]], unit: Money
 
 
 def _uplift_chart(results: Sequence[CampaignResults]) -> IntervalChart | None:
-    shown = [(one, uplift) for one in results if (uplift := primary_uplift(one)) is not None]
-    if not shown:
+    compared = [(one, uplift) for one in results if (uplift := primary_uplift(one)) is not None]
+    rows = [IntervalRow(one.campaign, uplift) for one, uplift in compared if uplift.bounded]
+    if not rows:
         return None
-    better, among = sum(one.verdict is Verdict.BETTER for one, _ in shown), len(shown)
+    better, among = sum(one.verdict is Verdict.BETTER for one, _ in compared), len(compared)
     return IntervalChart(
         title=f"Decided codes did clearly better than random ones in {better} of {among} campaigns"
         if better
@@ -278,5 +267,5 @@ def _uplift_chart(results: Sequence[CampaignResults]) -> IntervalChart | None:
         subtitle="Objective per customer, relative to control",
         x=Axis("Against control", UPLIFT),
         interval="95% interval",
-        rows=[IntervalRow(one.campaign, uplift) for one, uplift in shown],
+        rows=rows,
     )

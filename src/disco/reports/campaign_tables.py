@@ -276,7 +276,7 @@ def pooled_words(results: AllResults) -> str:
     """The answer over all campaigns in at most 15 words; empty where nothing can be compared yet."""
     money = partial(money_text, currency=read_currency(results.currency))
     for found, other, metric in _pooled(results):
-        if found.relative is None:
+        if found.relative is None or not found.relative.bounded:
             continue
         earned = found.total if metric != "objective" else results.against_control["revenue"].total
         over = "1 campaign" if found.campaigns == 1 else f"{found.campaigns} campaigns"
