@@ -13,7 +13,7 @@ import disco
 from disco.entrypoints.config import ShopSettings, load_settings
 from disco.entrypoints.python import Shop
 from disco.records.chunks import processors
-from disco.records.errors import MissingPartError, PlanError, UsageError
+from disco.records.errors import InputError, MissingPartError, PlanError, UsageError
 from disco.records.locale import Locale
 
 FIRST = """
@@ -186,6 +186,28 @@ def test_an_engine_and_its_master(tmp_path: Path) -> None:
     assert (read.engine, read.master) == ("spark", "spark://one:7077")
     with pytest.raises(UsageError, match=r"--engine.*'local' or 'spark'"):
         load_settings(tmp_path / "elsewhere", environment={}, flags={"engine": "spork"})
+
+
+def test_problems_of_flags_alone_are_wrong_usage_and_all_are_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        load_settings(tmp_path, environment={}, flags={"engine": "spork", "threads": 0})
+    assert [line.split(":")[0] for line in str(caught.value).splitlines()] == ["--engine", "--threads"]
+    with pytest.raises(PlanError) as mixed:
+        load_settings(write(tmp_path, "threads: 0\n"), environment={}, flags={"engine": "spork"})
+    assert len(mixed.value.problems) == 2
+
+
+def test_a_master_without_spark_is_refused_in_the_words_of_the_caller(
+    disco: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as caught:
+        Shop.open(tmp_path, master="local[2]")
+    assert str(caught.value) == (
+        "master: found 'local[2]'; expected none. Only the engine spark has a master: add engine=\"spark\"."
+    )
+    code, _, error = disco("learn", "first", "--shop", str(tmp_path), "--master", "local[2]")
+    assert code == 2
+    assert "--master: found 'local[2]'; expected none. Only the engine spark has a master: add --engine spark." in error
 
 
 @pytest.mark.parametrize(

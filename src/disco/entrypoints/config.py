@@ -311,7 +311,7 @@ def load_settings(
 ) -> ShopSettings:
     """The settings of the shop in that folder; a folder without disco.yaml has the defaults.
 
-    `flags` that are None were not given. Every problem at once in a PlanError; one of a flag alone is a UsageError.
+    `flags` that are None were not given. Every problem at once in a PlanError; if all are of flags, in a UsageError.
     """
     environment = os.environ if environment is None else environment
     values = _read_file(shop / FILE)
@@ -326,17 +326,19 @@ def load_settings(
             values[name], origin[name] = value, f"--{name.replace('_', '-')}"
     if strict:  # whoever launches must not be able to waive it from their own shell
         values["approval"] = ApprovalRule.SECOND_PERSON
-    problems = []
     try:
         return ShopSettings.model_validate(values)
     except ValidationError as error:
         details = error.errors(include_url=False)
         problems = [_problem(detail, origin) for detail in details]
         options = [origin[str(detail["loc"][0])] for detail in details]
-    if options[0].startswith("--") and len(problems) == 1:
-        only = problems[0]
-        raise UsageError(options[0], found=only.found, expected=only.expected, fix=only.fix or None)
-    raise PlanError("The settings cannot be used:", problems)
+    if not all(option.startswith("--") for option in options):
+        raise PlanError("The settings cannot be used:", problems)
+    wrong = [
+        UsageError(option, found=one.found, expected=one.expected, fix=one.fix or None)
+        for option, one in zip(options, problems, strict=True)
+    ]
+    raise wrong[0] if len(wrong) == 1 else UsageError("\n".join(str(one) for one in wrong))
 
 
 def settings_of_tables(place: str, *, shop: Path) -> ShopSettings:

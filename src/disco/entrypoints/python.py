@@ -22,7 +22,7 @@ from disco.entrypoints.config import (
 from disco.entrypoints.files import read_yaml
 from disco.records.arguments import kind_of
 from disco.records.chunks import read_threads
-from disco.records.errors import DiscoError, InputError, ReportError, StateError, UsageError
+from disco.records.errors import DiscoError, InputError, ReportError, StateError
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.ports import TableEngine
 from disco.records.private import private_folder, temporary_folder, unfinished_file
@@ -137,8 +137,8 @@ class Shop:
                 raise InputError("engine", found=kind_of(cluster), expected="'local', 'spark' or a disco.SparkEngine")
         read = load_settings(place, flags=settings)
         if settings.get("master") is not None and read.engine == "local":
-            fix = "Only the engine spark has a master: add --engine spark."
-            raise UsageError("--master", found=repr(settings["master"]), expected="none", fix=fix)
+            fix = 'Only the engine spark has a master: add engine="spark".'
+            raise InputError("master", found=repr(settings["master"]), expected="none", fix=fix)
         return cls(place, read, WallClock.of(read, fixed=now), cluster=cluster)
 
     def __repr__(self) -> str:

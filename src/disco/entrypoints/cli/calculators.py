@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import EngineFlag, JsonFlag, MasterFlag, QuietFlag, say, show
+from disco.entrypoints.cli.output import EngineFlag, JsonFlag, MasterFlag, QuietFlag, open_shop, say, show
 from disco.entrypoints.files import read_yaml
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError, UsageError
@@ -51,10 +51,9 @@ def allocate(
     """
     if solver not in ("exact", "highs"):
         raise UsageError("--solver", found=solver, expected="exact or highs")
-    from disco.entrypoints.python import Shop
     from disco.operations.allocating import allocate_files
 
-    here = Shop.open(engine=engine, master=master)  # for its engine and threads
+    here = open_shop(Path(), engine=engine, master=master)  # for its engine and threads
     cluster = here.cluster_engine
     if cluster is None and not values.is_dir():
         check_outputs(out, summary, inputs=(values, caps, costs))

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import EngineFlag, JsonFlag, MasterFlag, QuietFlag, checks_text, day_of, show, warn
+from disco.entrypoints.cli.output import (
+    EngineFlag,
+    JsonFlag,
+    MasterFlag,
+    QuietFlag,
+    checks_text,
+    day_of,
+    open_shop,
+    show,
+    warn,
+)
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import UsageError
 
@@ -50,7 +60,7 @@ def features(
     docs/features.md describes each of them. A missing table gives a warning, and its features are null.
     """
     from disco.entrypoints.files import read_yaml
-    from disco.entrypoints.python import Shop, tables_opener
+    from disco.entrypoints.python import tables_opener
     from disco.features.selection import read_selection
     from disco.operations.training import write_features
 
@@ -58,7 +68,7 @@ def features(
     if memory_limit is not None:
         _check_size(memory_limit)
     check_outputs(out, inputs=(tables, catalogue))
-    here = Shop.open(shop, engine=engine, master=master, threads=threads)
+    here = open_shop(shop, engine=engine, master=master, threads=threads)
     done = write_features(
         tables_opener(shop),
         tables,

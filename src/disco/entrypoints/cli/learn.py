@@ -14,6 +14,7 @@ from disco.entrypoints.cli.output import (
     QuietFlag,
     ShopFolder,
     day_of,
+    open_shop,
     show,
     warn,
 )
@@ -54,12 +55,10 @@ def learn(
     counts towards engagement (the share of receivers who buy) once its codes have expired and two days
     of grace have passed. Learn it again then.
     """
-    from disco.entrypoints.python import Shop
-
     if (asked := bool(campaigns) + (activate is not None) + rebuild) != 1:
         wrong = "learn does one thing at a time" if asked else "learn has nothing to do"
         raise UsageError(wrong, fix="Name campaigns, or use --activate N, or --rebuild.")
-    here = Shop.open(shop, engine=engine, master=master)
+    here = open_shop(shop, engine=engine, master=master)
     if activate is not None:
         verb = "would be" if dry_run else "is"
         switched = here.activate(activate, dry_run=dry_run)

@@ -23,6 +23,7 @@ from disco.records.locale import FIRST_YEAR, LAST_YEAR
 from disco.records.quoting import escaped, one_line
 
 if TYPE_CHECKING:
+    from disco.entrypoints.python import Shop
     from disco.records.diagnosis import Diagnosis
     from disco.records.result import Result
     from disco.reports.table import Table as Figures
@@ -66,6 +67,19 @@ def day_of(moment: datetime | None, *, option: str = "--as-of") -> date | None:
         expected = f"a day from {FIRST_YEAR} to {LAST_YEAR}"
         raise UsageError(option, found=moment.date(), expected=expected)
     return None if moment is None else moment.date()
+
+
+def open_shop(folder: Path, **flags: Any) -> "Shop":
+    """The shop in this folder, with settings from options; errors name the options."""
+    from disco.entrypoints.python import Shop
+
+    try:
+        return Shop.open(folder, **flags)
+    except InputError as error:
+        if error.what != "master":
+            raise
+        fix = "Only the engine spark has a master: add --engine spark."
+        raise UsageError("--master", found=error.found, expected=error.expected, fix=fix) from None
 
 
 def next_command(words: str, shop: Path) -> str:

@@ -15,6 +15,7 @@ from disco.entrypoints.cli.output import (
     ShopFolder,
     figures_text,
     next_command,
+    open_shop,
     progress,
     show,
     warn,
@@ -65,9 +66,9 @@ def plan(
     an id, a campaign or a plan file (.yaml, .yml or .json): settings, and who would get another code. `plan copy
     CAMPAIGN` prints the plan file of an earlier campaign, with the lines to change marked.
     """
-    from disco.entrypoints.python import Shop, is_plan_file
+    from disco.entrypoints.python import is_plan_file
 
-    here = Shop.open(shop, engine=engine, master=master)
+    here = open_shop(shop, engine=engine, master=master)
     verb, *names = words
     if by and verb != "show":
         raise UsageError("--by", found=f"disco plan {verb}", expected="disco plan show ID")

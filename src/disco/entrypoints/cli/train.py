@@ -13,6 +13,7 @@ from disco.entrypoints.cli.output import (
     QuietFlag,
     ShopFolder,
     day_of,
+    open_shop,
     progress,
     show,
     warn,
@@ -79,7 +80,7 @@ def context(
     tested on it.
     """
     from disco.entrypoints.files import read_yaml
-    from disco.entrypoints.python import Shop, tables_opener
+    from disco.entrypoints.python import tables_opener
     from disco.features import ContextNetwork
     from disco.features.network import DEVICES, HEADS
     from disco.features.selection import read_selection
@@ -92,7 +93,7 @@ def context(
         raise UsageError("--catalogue cannot be combined with --features: the file has its own features")
     start = day_of(window_start, option="--window-start")
     check_outputs(out, inputs=(features, tables, catalogue), replaces="network")
-    here = Shop.open(shop, engine=engine, master=master)
+    here = open_shop(shop, engine=engine, master=master)
     network = ContextNetwork(heads=heads, dimensions=dimensions, max_epochs=max_epochs, seed=seed, device=device)
     with progress(quiet=quiet or as_json) as bar:
         task = bar.add_task("training, epochs", total=max_epochs)
@@ -152,12 +153,11 @@ def basket(
     writes a model file for Python (`disco.BasketModel.load`); the shop's model stays as it is.
     """
     from disco.entrypoints.cli.learn import learned_text
-    from disco.entrypoints.python import Shop
     from disco.operations.training import train_basket_on_log
 
     if bool(campaign) == (log is not None):
         raise UsageError("train basket needs either --campaign (may be repeated) or --log FILE")
-    here = Shop.open(shop, engine=engine, master=master)
+    here = open_shop(shop, engine=engine, master=master)
     if log is None:
         learned = here.learn(*(campaign or ()), as_of=day_of(as_of))
         warn(learned.warnings)
