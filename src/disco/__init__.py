@@ -11,6 +11,8 @@ from functools import cache, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from disco.records.program import VERSION
+
 if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the two
     from disco import errors as errors
     from disco.adapters.engines import LocalEngine as LocalEngine
@@ -66,8 +68,8 @@ if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the tw
     from disco.records.decisions import Purchases as Purchases
     from disco.records.signatures import verify_webhook as verify_webhook
 
-__version__ = "0.1.0"
 
+__version__ = VERSION
 
 _HOME_OF = {
     "errors": "disco",

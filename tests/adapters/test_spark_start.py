@@ -1,6 +1,7 @@
 """Spark that cannot be started is refused in a sentence, before any work."""
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -37,10 +38,23 @@ def test_no_java(tmp_path, monkeypatch):
         open_engine("spark", master="local[3]")  # this process may have a session elsewhere
 
 
-def test_pyspark_that_is_not_installed(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(MissingPartError, match=r"pip install 'disco\[spark\]'"):
-        open_engine("spark")
+@pytest.mark.parametrize("library", ["pyspark", "pandas"])
+def test_libraries_that_are_not_installed_are_named_with_the_command_that_adds_them(library):
+    program = (
+        "import sys\n"
+        "class Absent:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        f"        if name == '{library}': raise ModuleNotFoundError(f'No module named {{name!r}}', name=name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
+        "from disco.entrypoints import cli\n"
+        "sys.argv = ['disco', 'allocate', 'values.parquet', '--caps', 'c.yaml', '-o', 'out', '--engine', 'spark']\n"
+        "cli.command()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.match(rf"(?i)error: Libraries for Spark are absent or too old \(.*\b{library}\b.*\)\. ", done.stderr)
+    assert done.stderr.count("\n") == 1
+    assert "Run `pip install 'disco-codes[spark]'`" in done.stderr
 
 
 @pytest.mark.parametrize(

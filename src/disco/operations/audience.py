@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
-from importlib import metadata
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,6 +28,7 @@ from disco.records.id_list import IdList
 from disco.records.locale import Locale
 from disco.records.plan import Plan, is_channel
 from disco.records.ports import Engine
+from disco.records.program import VERSION
 from disco.records.progress import Report, tell
 from disco.records.score import EngagementHead
 from disco.records.space import Space
@@ -339,7 +339,7 @@ def sources_of(data: ShopData, plan: Plan) -> dict[str, str] | None:
         "tables": tables,
         "customers": data.customers_hash(plan.customers.table),
         "network": data.network_hash(),
-        "program": metadata.version("disco"),
+        "program": VERSION,
         **{key: data.file_hash(file, setting=key) for key, file in plan.lists.items()},
     }
 

@@ -15,6 +15,7 @@ from disco.operations.shop_files import ShopFiles
 from disco.records.diagnosis import RESTORE, Diagnosis, Outcome, Repair, attempted
 from disco.records.errors import DiscoError
 from disco.records.ports import Store
+from disco.records.program import DISTRIBUTION, VERSION
 from disco.records.result import Result
 
 _LIBRARIES = ("numpy", "numba", "pyarrow", "duckdb", "sqlalchemy", "torch")
@@ -121,7 +122,7 @@ def _result(checks: list[Diagnosis], repaired: tuple[Repair, ...] = ()) -> Healt
 
 
 def _programs() -> Iterator[Diagnosis]:
-    found = f"disco {version('disco')} on Python {platform.python_version()}, {platform.system()}"
+    found = f"disco {VERSION} on Python {platform.python_version()}, {platform.system()}"
     yield Diagnosis.of("program", "installation", True, found, expected="disco")
     there, absent = [], []
     for name in _LIBRARIES:
@@ -130,9 +131,8 @@ def _programs() -> Iterator[Diagnosis]:
         except PackageNotFoundError:
             absent.append(name)
     found = ", ".join(there) + (f"; absent: {', '.join(absent)}" if absent else "")
-    yield Diagnosis.of(
-        "libraries", "installation", not absent, found, expected="all libraries", fix="Install disco again."
-    )
+    fix = f"Install {DISTRIBUTION} again (docs/install.md)."
+    yield Diagnosis.of("libraries", "installation", not absent, found, expected="all libraries", fix=fix)
 
 
 def _tables(data: ShopData) -> Diagnosis:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from importlib import metadata
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +26,7 @@ from disco.records.people import Actor
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanSummary, Solution
 from disco.records.ports import Store, Transaction
+from disco.records.program import VERSION
 from disco.records.table_rows import TableRows
 
 _ID_LENGTH = 16
@@ -169,7 +169,7 @@ def inputs_of_program(plan: Plan, *, customers: int, segment_sizes: Mapping[str,
     """The limits in customers and money as this version reads them from the plan, and the version itself."""
     offer = offer_of(plan, eligible=customers, segment_sizes=segment_sizes)
     limits = repr(offer) + ("" if offer.segments is None else repr(sorted(offer.segments.items())))
-    return {"limits": sha256(limits.encode()).hexdigest(), "program_version": metadata.version("disco")}
+    return {"limits": sha256(limits.encode()).hexdigest(), "program_version": VERSION}
 
 
 # ---- decisions as a table, without codes at first ----

@@ -22,6 +22,7 @@ from disco.records.arguments import kind_of
 from disco.records.errors import InputError, MissingPartError
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.ports import ChunkedTable
+from disco.records.program import DISTRIBUTION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +38,7 @@ _PATIENCE_SECONDS = 30.0
 _CALL_OF_JAVA = "An error occurred while calling "
 _STDERR = 2
 _LOOK_AT = "Look at the settings of Spark: spark-defaults.conf, and the variables SPARK_… and PYSPARK_SUBMIT_ARGS."
+_NEW_PANDAS = "PySpark does not yet fully support pandas"
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -181,11 +183,12 @@ def _errors() -> Iterator[None]:
         original = uncarried(text)
         if original is not None:
             raise original from None
-        if "No module named 'disco" in text or "No module named 'pyarrow'" in text:
+        if absent := re.search(r"No module named '(disco|pyarrow|pandas)", text):
             fix = (
-                "Install the same version of disco there, or send an environment with `spark.archives` (docs/spark.md)."
+                f"Install the same version of {DISTRIBUTION}[spark] there, or send an environment with "
+                "`spark.archives` (docs/spark.md)."
             )
-            raise MissingPartError("The executors of the cluster cannot import disco", fix=fix) from error
+            raise MissingPartError(f"The executors of the cluster cannot import {absent[1]}", fix=fix) from error
         lines = [line.strip(": ") for line in text.splitlines()]
         # py4j names the call of Java first, and the reason after it
         said = next((line for line in lines if line and not line.startswith(_CALL_OF_JAVA)), type(error).__name__)
@@ -195,8 +198,15 @@ def _errors() -> Iterator[None]:
 def _session_class() -> Any:
     try:
         from pyspark.sql import SparkSession
-    except ImportError:
-        raise MissingPartError("pyspark is not installed", fix="Run `pip install 'disco[spark]'`.") from None
+        from pyspark.sql.pandas.utils import require_minimum_pandas_version, require_minimum_pyarrow_version
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", _NEW_PANDAS, FutureWarning)
+            require_minimum_pandas_version()  # chunks travel as Arrow, which PySpark takes only where it has pandas
+            require_minimum_pyarrow_version()
+    except ImportError as error:
+        fix = f"Run `pip install '{DISTRIBUTION}[spark]'`, which adds them to what is installed."
+        raise MissingPartError(f"Libraries for Spark are absent or too old ({error})", fix=fix) from None
     return SparkSession
 
 
@@ -236,8 +246,7 @@ def _new_session(master: str) -> Any:
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     for name, value in settings.items():
         builder = builder.config(name, value)
-    # pandas is not used: chunks travel as Arrow
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    warnings.filterwarnings("ignore", _NEW_PANDAS, FutureWarning)
     with _java_apart(), _errors():
         session = builder.getOrCreate()
     if hosts:
