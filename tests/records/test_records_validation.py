@@ -1,11 +1,13 @@
 """Validation: a clean shop is clean, and each planted fault is found at its row, whatever else is wrong."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -158,6 +160,60 @@ def test_refunds_count_together_and_float_dust_does_not(shop: Callable[..., Shop
     assert (problem.kind, problem.row) == ("refund_above_order", 3)
     assert "0.31" in problem.found
     assert "0.30" in problem.found
+
+
+def test_refunds_of_orders_without_what_was_paid_are_held_against_the_full_price(shop, as_of: date) -> None:
+    tables = shop()
+    orders = with_cell(tables["orders"], "full_price", 0, 20.0).drop_columns(["paid"])
+    order, day = orders["order_id"][0].as_py(), date(2026, 1, 5)
+    refunds = pa.table({"order_id": [order] * 2, "returned_at": [day] * 2, "value": [12.0, 8.0]})
+    assert check(tables | {"orders": orders, "returns": refunds}, as_of).problems == ()
+    (problem,) = check(tables | {"orders": orders, "returns": with_cell(refunds, "value", 0, 12.01)}, as_of).problems
+    assert (problem.kind, problem.row) == ("refund_above_order", 2)
+    assert re.search(r"refunds of 20\.01 for order .*, whose full_price is 20\.00", problem.found)
+
+
+def order_lines(*, lines_each: int, seconds_apart: int) -> Shop:
+    """60 orders of 20 customers as their lines; `seconds_apart` 0: lines have the time of their order."""
+    line = np.arange(60 * lines_each)
+    order = line // lines_each
+    minute = np.datetime64("2026-01-01T09:00", "us") + order * np.timedelta64(600, "s")
+    times = minute + (line % lines_each) * np.timedelta64(seconds_apart, "s")
+    return {
+        "customers": pa.table({"customer_id": np.arange(20), "joined_on": [date(2025, 1, 1)] * 20}),
+        "orders": pa.table(
+            {"order_id": order, "customer_id": order % 20, "ordered_at": times, "full_price": 1.25 + line % 7}
+        ),
+    }
+
+
+def test_lines_taken_for_orders_are_to_be_summed_as_the_message_says(as_of: date) -> None:
+    tables = order_lines(lines_each=5, seconds_apart=0)
+    (problem,) = check(tables, as_of).problems
+    assert (problem.kind, problem.rows) == ("duplicate_key", 240)
+    in_pandas, in_sql = re.findall(r"`(lines\.\w.*?|SELECT.*?)`", problem.fix)
+    lines = tables["orders"].to_pandas()
+    summed = pa.Table.from_pandas(eval(in_pandas, {"lines": lines}), preserve_index=False)
+    by_database = duckdb.sql(f"{in_sql} ORDER BY order_id").to_arrow_table()
+    for orders in (summed, by_database):
+        report = check(tables | {"orders": orders}, as_of)
+        assert (report.problems, report.warnings, report.rows["orders"]) == ((), (), 60)
+        assert orders["full_price"].to_pylist() == pytest.approx(lines.groupby("order_id").full_price.sum().tolist())
+    numbered = tables["orders"].set_column(0, "order_id", pa.array(range(300)))
+    report = check(tables | {"orders": numbered}, as_of)
+    assert report.problems == ()
+    (warning,) = report.warnings
+    assert warning.startswith("orders: 240 of 300 orders have the customer and the minute of another order: the rows")
+    assert in_sql in warning
+
+
+def test_copies_of_orders_and_customers_who_order_again_are_no_lines(as_of: date) -> None:
+    tables = order_lines(lines_each=5, seconds_apart=120)  # each order in another minute
+    numbered = tables["orders"].set_column(0, "order_id", pa.array(range(300)))
+    assert check(tables | {"orders": numbered}, as_of).warnings == ()
+    twice = pa.concat_tables([numbered, numbered])
+    (problem,) = check(tables | {"orders": twice}, as_of).problems
+    assert problem.fix == "Remove the copy, or give the row its own id."
 
 
 def test_many_batches_count_like_one(shop: Callable[..., Shop], as_of: date) -> None:

@@ -126,7 +126,8 @@ class Within:
 
     reference: str
     not_before: tuple[str, str]  # a time here, and the one there that it does not precede
-    adds_to_at_most: tuple[str, str]  # an amount here; all that name one row add to at most the amount there
+    amount: str  # an amount here; all that name one row add to at most the amount there:
+    at_most: tuple[str, ...]  # the first of these columns that is known there
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +196,15 @@ _TABLES = (
         (
             ColumnSchema("order_id", Kind.ID, "the order sent back, in whole or in part", refers_to=_ORDER),
             ColumnSchema("returned_at", Kind.MOMENT, "when, not before the order"),
-            ColumnSchema("value", Kind.MONEY, "money given back; an order's refunds add to at most what was paid"),
+            ColumnSchema(
+                "value",
+                Kind.MONEY,
+                "money given back; an order's refunds add to at most `paid`, or `full_price` where there is no `paid`",
+            ),
         ),
-        within=Within("order_id", not_before=("returned_at", "ordered_at"), adds_to_at_most=("value", "paid")),
+        within=Within(
+            "order_id", not_before=("returned_at", "ordered_at"), amount="value", at_most=("paid", "full_price")
+        ),
     ),
     TableSchema(
         "codes",

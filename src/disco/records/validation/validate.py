@@ -96,6 +96,20 @@ class ColumnProfile:
 
 
 _FEWEST_CODED = 20  # orders with a code, to say something about all of them
+_FEWEST_COPIES = 20  # orders that repeat an id, to say that they look like order lines
+_FEWEST_ORDERS = 100  # the same of orders with ids of their own
+_MOST_LINES = 0.9  # share of repeated ids with the same customer and minute, from which they are no mere mistakes
+#: Share of orders with the customer and the minute of another one: no shop has so many, order lines of 1.5 each do.
+_MOST_REPEATED = 1 / 3
+_LINE_COLUMNS = {"customer_id", "ordered_at", "full_price"}
+_SUM_LINES = (
+    "the rows look like order lines, and a row has to be a whole order. Sum the lines of each order (also paid and "
+    "items, where they exist): in pandas `lines.groupby('order_id', as_index=False).agg({'customer_id': 'first', "
+    "'ordered_at': 'min', 'full_price': 'sum'})`, in SQL `SELECT order_id, min(customer_id) AS customer_id, "
+    "min(ordered_at) AS ordered_at, sum(full_price) AS full_price FROM lines GROUP BY order_id`."
+)
+_MINUTE_MICROSECONDS = 60_000_000
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # one key of two
 _ONE_SORT = "all times of a column with a zone, or none"
 _ONE_FORM = ("all ids integers, or all of another form", "Correct the id, or give all ids one form.")
 _ONE_TYPE = ("ids of one type in all tables", "Store them as text everywhere, or as integers everywhere.")
@@ -165,10 +179,10 @@ def related_columns(schema: TableSchema) -> frozenset[str]:
     """
     names = {column.name for column in schema.columns if column.refers_to}.union(schema.key)
     if schema.within:
-        names |= {schema.within.not_before[0], schema.within.adds_to_at_most[0]}
+        names |= {schema.within.not_before[0], schema.within.amount}
     for other in SCHEMAS.values():
         if other.within and _target(other, other.within.reference).table == schema.name:
-            names |= {other.within.not_before[1], other.within.adds_to_at_most[1]}
+            names |= {other.within.not_before[1], *other.within.at_most}
     return frozenset(names)
 
 
@@ -222,7 +236,8 @@ def validate(sources: Iterable[Source], *, as_of: date | None, relations: bool =
     for name, table in tables.items():
         problems += [unreadable[name]] if name in unreadable else []
         problems += [*table.source.problems(), *table.findings.problems(table.source)]
-    return TablesReport(rows, tuple(problems), tuple(w for table in tables.values() for w in _odd_amounts(table)))
+    warnings = [w for table in tables.values() for odd in (_odd_amounts, _lines_as_orders) for w in odd(table)]
+    return TablesReport(rows, tuple(problems), tuple(warnings))
 
 
 def _odd_amounts(table: KeptColumns) -> Iterator[str]:
@@ -295,7 +310,7 @@ def _check_key(table: KeptColumns) -> None:
     parts = [_as_key(table.values[name][rows], table.schema.column(name)) for name in names]
     combined = parts[0]
     for part in parts[1:]:
-        combined = combined ^ (part * np.uint64(0x9E3779B97F4A7C15))
+        combined = combined ^ (part * _SPREAD)
     ordered = np.sort(combined)
     if not (ordered[1:] == ordered[:-1]).any():
         return
@@ -313,7 +328,37 @@ def _check_key(table: KeptColumns) -> None:
         return f"{value} again, first in row {number}" + (f" of {file}" if file != table.source.file else "")
 
     fix = "Remove the copy, or give the row its own id."
+    if table.schema.name == "orders" and _are_lines(table, rows[again], rows[first[again]]):
+        fix = f"They have the customer and the minute of the first, but other amounts: {_SUM_LINES}"
     table.findings.note_rows("duplicate_key", " + ".join(names), twice, found, "each once", fix)
+
+
+def _are_lines(orders: KeptColumns, again: Integers, first: Integers) -> bool:
+    """Whether rows that repeat an id (`again`, beside the `first` with it) are lines of one order, not copies of it."""
+    if again.size < _FEWEST_COPIES or not orders.values.keys() >= _LINE_COLUMNS:
+        return False
+    minutes = orders.values["ordered_at"] // _MINUTE_MICROSECONDS
+    customers, amounts = orders.values["customer_id"], orders.values["full_price"]
+    alike = (customers[again] == customers[first]) & (minutes[again] == minutes[first])
+    other = alike & (amounts[again] != amounts[first])
+    return bool(alike.mean() > _MOST_LINES and other.mean() > _MOST_LINES / 2)
+
+
+def _lines_as_orders(table: KeptColumns) -> Iterator[str]:
+    """Order lines with ids of their own: a customer rarely orders twice in a minute, but an order has several lines."""
+    if table.schema.name != "orders" or not table.values.keys() >= _LINE_COLUMNS:
+        return
+    if any(kind == "duplicate_key" for _, kind in table.findings):
+        return  # said there
+    known = table.good["customer_id"] & table.good["ordered_at"]
+    minutes = (table.values["ordered_at"][known] // _MINUTE_MICROSECONDS).astype(np.uint64)
+    ordered = np.sort(table.values["customer_id"][known] ^ (minutes * _SPREAD))
+    repeated = int(np.count_nonzero(ordered[1:] == ordered[:-1]))
+    if ordered.size >= _FEWEST_ORDERS and repeated > ordered.size * _MOST_REPEATED:
+        yield (
+            f"{table.source.file}: {repeated:,} of {ordered.size:,} orders have the customer and the minute of another "
+            f"order: {_SUM_LINES} The order_id of a line is the shop's own number of the order."
+        )
 
 
 def _as_key(values: NDArray[Any], column: ColumnSchema) -> Keys:
@@ -406,10 +451,11 @@ def _check_within(table: KeptColumns, other: KeptColumns, within: Within) -> Non
             f"a time at or after {since} of its order",
             "Check the order_id and the two times.",
         )
-    part, whole = within.adds_to_at_most
-    if part in table.values and whole in other.values:
-        rows = np.flatnonzero(known & table.good[part] & other.good[whole][place])
-        limit = other.values[whole]
+    part, wholes = within.amount, [column for column in within.at_most if column in other.values]
+    if part in table.values and wholes:
+        is_limited = np.logical_or.reduce([other.good[column] for column in wholes])
+        rows = np.flatnonzero(known & table.good[part] & is_limited[place])
+        limit = np.select([other.good[column] for column in wholes], [other.values[column] for column in wholes])
         total = np.bincount(place[rows], table.values[part][rows], minlength=limit.size)
         last = np.full(limit.size, -1)
         last[place[rows]] = rows  # of an order's refunds, the last one is the one to look at
@@ -418,15 +464,14 @@ def _check_within(table: KeptColumns, other: KeptColumns, within: Within) -> Non
 
         def found(row: int) -> str:
             currency = table.source.locale.currency
-            refunds, paid = (
+            refunds, most = (
                 f"{from_minor_units(amounts[place[row]], currency):.{currency.digits}f}" for amounts in (total, limit)
             )
-            return f"refunds of {refunds} for order {table.show(name, row)}, for which {paid} was paid"
+            whole = next(column for column in wholes if other.good[column][place[row]])
+            return f"refunds of {refunds} for order {table.show(name, row)}, whose {whole} is {most}"
 
-        expected = "refunds that add to at most what was paid"
-        table.findings.note_rows(
-            "refund_above_order", part, above, found, expected, "Check the order_id and the amounts."
-        )
+        expected, fix = "refunds that add to at most that amount", "Check the order_id and the amounts."
+        table.findings.note_rows("refund_above_order", part, above, found, expected, fix)
 
 
 def _check_zones(tables: Mapping[str, KeptColumns]) -> None:
