@@ -120,8 +120,11 @@ customers differ from training by chance. All features are numbers, so there are
 equivalents are a null where training had none, and a value outside the range of training. The thresholds of PSI are
 above the customary 0.1 and 0.25, because a shop with a campaign a month moves by up to 0.2 within a year without any
 fault. Features of codes, and the days since something happened, are not judged by `drift`, because every campaign
-moves them; by `unseen` and `range` they are watched and never fail. `tenure_days` is compared with training as many
-days later. `ids` finds tables whose customer ids do not belong together, which leaves every distribution as it was.
+moves them; by `unseen` and `range` they are watched and never fail. `tenure_days` is compared with training among
+those who were customers then, and as it was then: that customers age, and that others join, is no drift. Where the
+orders went back less than a year on the day of training, features that look back over more than half of that time
+grow until the year is whole. They are watched and never fail; those of shorter periods are judged as always. `ids`
+finds tables whose customer ids do not belong together, which leaves every distribution as it was.
 `./run drill year` counts false alarms and planted faults over ten simulated shops.
 """
 

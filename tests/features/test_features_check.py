@@ -242,6 +242,55 @@ def test_a_clock_that_ran_on_since_training_is_no_drift(days):
     assert bad(wrong)["drift", "tenure_days"] is Outcome.FAILED
 
 
+def young_shop(*, history: int, seed: int, **changes: object) -> pa.Table:
+    """Customers of a shop whose orders begin `history` days ago, where everybody joined with their first order."""
+    rng = np.random.default_rng(seed)
+    joined = rng.uniform(0, history, ROWS) ** 1.2 / history**0.2
+    year = np.minimum(joined, 365)
+    further = {
+        "tenure_days": np.rint(joined),
+        "days_since_first_order": np.rint(year),
+        "orders_365d": rng.poisson(year / 40) + 1.0,
+        "orders_30d": rng.poisson(0.7, ROWS).astype(float),
+    }
+    return table(seed=seed, **further | changes)
+
+
+@pytest.mark.parametrize("days_later", [90, 180, 365, 730])
+def test_a_history_that_begins_on_a_fixed_day_grows_without_an_alarm(days_later):
+    training = young_shop(history=180, seed=0)
+    trained = ContextNetwork(heads="level", hidden=(8,), dimensions=3, max_epochs=3).fit(
+        training, np.log(training["spend_365d"].to_numpy())
+    )
+    later = check_context(trained, young_shop(history=180 + days_later, seed=1))
+    assert not later.failed, bad(later)
+    assert not any(where == "tenure_days" for _, where in bad(later))
+    grown = [one for one in later if one.where == "orders_365d" and one.outcome is Outcome.WATCH]
+    assert all("on the day of training the orders went back 180 days" in one.expected for one in grown)
+    assert all("begins a year or more after the first order" in one.fix for one in grown)
+    faults = {
+        ("drift", "orders_30d"): np.random.default_rng(2).poisson(3, ROWS).astype(float),
+        ("range", "tenure_days"): np.where(np.arange(ROWS) % 10, later_tenure(days_later), 46_000.0),
+        ("drift", "tenure_days"): later_tenure(days_later) % 20,
+    }
+    for (check, where), column in faults.items():
+        wrong = check_context(trained, young_shop(history=180 + days_later, seed=1, **{where: column}))
+        assert bad(wrong)[check, where] is Outcome.FAILED
+
+
+def later_tenure(days_later: int) -> np.ndarray:
+    return young_shop(history=180 + days_later, seed=1)["tenure_days"].to_numpy()
+
+
+def test_a_shop_with_a_whole_year_in_training_is_judged_by_all_its_windows():
+    training = young_shop(history=400, seed=0)
+    trained = ContextNetwork(heads="level", hidden=(8,), dimensions=3, max_epochs=3).fit(
+        training, np.log(training["spend_365d"].to_numpy())
+    )
+    moved = young_shop(history=500, seed=1, orders_365d=np.random.default_rng(2).poisson(30, ROWS) + 1.0)
+    assert bad(check_context(trained, moved))["drift", "orders_365d"] is Outcome.FAILED
+
+
 def test_a_code_to_everybody_is_no_empty_table_and_an_empty_table_is_found():
     rng = np.random.default_rng(5)
     month, year = rng.poisson(1, ROWS).astype(float), rng.poisson(6, ROWS).astype(float)
