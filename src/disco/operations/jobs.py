@@ -5,6 +5,7 @@ conditional on worker and attempt, so a worker that was away for longer than its
 The use cases that jobs run are idempotent, so a job whose worker was lost is simply run again.
 """
 
+import json
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,6 +47,16 @@ class WorkDone(Result):
 def new_id() -> str:
     """A random name."""
     return token_hex(_ID_BYTES)
+
+
+def once_for(actor: Actor, key: str) -> str:
+    """What names the work that somebody asks for under a key of theirs; names and keys may hold any mark.
+
+    >>> from disco.records.people import ActorKind
+    >>> once_for(Actor(kind=ActorKind.KEY, name="crm"), "x:y") == once_for(Actor(kind=ActorKind.KEY, name="crm:x"), "y")
+    False
+    """
+    return json.dumps([str(actor.kind), actor.name, key], ensure_ascii=False)
 
 
 def submit(store: Store, kind: JobKind | str, body: Mapping[str, Any], *, clock: Clock, once: str | None = None) -> Job:

@@ -15,7 +15,7 @@ from disco.entrypoints.service.replies import HEADER
 from disco.entrypoints.service.route import ShopOf
 from disco.entrypoints.service.security import refuse_below
 from disco.entrypoints.shop_tables import TableState, known_table, map_columns, point_to, table_state
-from disco.operations.jobs import get_job, list_jobs, submit
+from disco.operations.jobs import get_job, list_jobs, once_for, submit
 from disco.records.errors import DiscoError, InputError, PlanError, StateError, TableError
 from disco.records.jobs import Job, JobKind, JobState
 from disco.records.people import Role
@@ -108,7 +108,7 @@ def check_tables(request: Request, shop: ShopOf) -> Response:
     """A job looks at every row of every table."""
     key = request.headers.get(HEADER)
     with shop.store(missing="create") as store:
-        once = None if key is None else f"{store.actor.kind}:{store.actor.name}:{key}"
+        once = None if key is None else once_for(store.actor, key)
         job = submit(store, JobKind.VALIDATE, {}, clock=shop.clock, once=once)
     return go_to(request, job_address(job.id))
 

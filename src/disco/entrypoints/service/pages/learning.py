@@ -12,7 +12,7 @@ from disco.entrypoints.service.pages.header import readings_of
 from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respond
 from disco.entrypoints.service.replies import HEADER
 from disco.entrypoints.service.route import ShopOf
-from disco.operations.jobs import submit
+from disco.operations.jobs import once_for, submit
 from disco.operations.next_steps import NextStep, campaign_progress
 from disco.records.jobs import JobKind
 from disco.reports.charts import BarChart, CurveChart, IntervalChart
@@ -85,7 +85,7 @@ def learn(request: Request, shop: ShopOf, form: FormOf) -> Response:
             page = replace(_page(request, shop, ticked=chosen), learn_error=error)
             return respond(request, page, status=422, part="learn")
         key = request.headers.get(HEADER)
-        once = None if key is None else f"{store.actor.kind}:{store.actor.name}:{key}"
+        once = None if key is None else once_for(store.actor, key)
         job = submit(store, JobKind.LEARN, {"campaigns": list(chosen)}, clock=shop.clock, once=once)
     return go_to(request, f"/jobs/{job.id}", said="Learning was asked for; this page shows how far it is.")
 

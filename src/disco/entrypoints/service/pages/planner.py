@@ -28,7 +28,7 @@ from disco.entrypoints.service.planner_desk import OpeningProgress, ShownFigures
 from disco.entrypoints.service.replies import HEADER
 from disco.entrypoints.service.route import ShopOf, json_reply
 from disco.operations.drafts import get_draft, put_draft
-from disco.operations.jobs import get_job, submit
+from disco.operations.jobs import get_job, once_for, submit
 from disco.operations.plan_list import plan_to_compare
 from disco.operations.planner import OpenAudience
 from disco.records.errors import (
@@ -330,7 +330,7 @@ def save_as_plan(request: Request, shop: ShopOf, draft: DraftName, form: FormOf)
     body = read_body(JobKind.PLAN, {"plan": dict(found.plan), "dry_run": False})
     content = body.model_dump(mode="json", exclude_unset=True)
     with shop.store() as store:
-        once = None if key is None else f"{store.actor.kind}:{store.actor.name}:{key}"
+        once = None if key is None else once_for(store.actor, key)
         job = submit(store, JobKind.PLAN, content, clock=shop.clock, once=once)
     return respond(request, make(job=job), part="saving_reply")
 

@@ -11,6 +11,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from disco.entrypoints.bodies import (
     CheckBody,
@@ -27,12 +28,11 @@ from disco.entrypoints.bodies import (
     read_body,
 )
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.limits import busy
 from disco.entrypoints.service.paging import Cursor
 from disco.entrypoints.service.replies import HEADER
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
 from disco.entrypoints.service.security import refuse_below
-from disco.operations.jobs import MOST_LISTED, cancel, get_job, list_jobs, submit
+from disco.operations.jobs import MOST_LISTED, cancel, get_job, list_jobs, once_for, submit
 from disco.records.errors import UnavailableError
 from disco.records.jobs import Job, JobKind, JobPage, JobState
 from disco.records.people import Role
@@ -57,7 +57,7 @@ def _accepted(shop: Shop, request: Request, kind: JobKind, body: JobBody) -> Res
         mode="json", exclude_unset=True
     )
     with shop.store() as store:
-        once = None if key is None else f"{store.actor.kind}:{store.actor.name}:{key}"
+        once = None if key is None else once_for(store.actor, key)
         job = submit(store, kind, content, clock=shop.clock, once=once)
     return json_reply({"job": job.id}, status=202, headers={"location": f"/api/v1/jobs/{job.id}"})
 
@@ -155,31 +155,48 @@ async def events(shop: ShopOf, request: Request, job_id: JobId) -> Response:
             return get_job(store, job_id)
 
     first = await to_thread.run_sync(look)
-    if service.streams.available_tokens < 1:
-        raise busy()
-    return StreamingResponse(
-        _told(first, look, service, request), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+    caller = request.state.caller.actor
+    holder = f"{caller.kind}:{caller.name}"
+    service.open_reply(holder)
+    return _OpenReply(
+        _told(first, look, service, request),
+        closed=lambda: service.streams.give_back(holder),
+        media_type="text/event-stream",
+        headers={"x-accel-buffering": "no"},
     )
 
 
+class _OpenReply(StreamingResponse):
+    """A reply that gives its place back, whether or not its stream has begun."""
+
+    def __init__(self, *content: Any, closed: Callable[[], None], **options: Any) -> None:
+        super().__init__(*content, **options)
+        self._closed = closed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._closed()
+
+
 async def _told(job: Job, look: Callable[[], Job], service: Any, request: Request) -> AsyncIterator[bytes]:
-    async with service.streams:
-        began = heard = time.monotonic()
-        told = None
-        while True:
-            form = _brief(job)
-            if form != told:
-                yield _event("end" if job.is_final else "progress", form)
-                told, heard = form, time.monotonic()
-            over = job.is_final or service.stopping.is_set() or time.monotonic() - began > _LONGEST_S
-            if over or await request.is_disconnected():
-                return
-            if time.monotonic() - heard > _BREATHS_S:
-                yield b": still there\n\n"
-                heard = time.monotonic()
-            await anyio.sleep(_LOOKS_S)
-            with suppress(UnavailableError):  # the database is away: what was told last still holds
-                job = await to_thread.run_sync(look, limiter=service.quick)
+    began = heard = time.monotonic()
+    told = None
+    while True:
+        form = _brief(job)
+        if form != told:
+            yield _event("end" if job.is_final else "progress", form)
+            told, heard = form, time.monotonic()
+        over = job.is_final or service.stopping.is_set() or time.monotonic() - began > _LONGEST_S
+        if over or await request.is_disconnected():
+            return
+        if time.monotonic() - heard > _BREATHS_S:
+            yield b": still there\n\n"
+            heard = time.monotonic()
+        await anyio.sleep(_LOOKS_S)
+        with suppress(UnavailableError):  # the database is away: what was told last still holds
+            job = await to_thread.run_sync(look, limiter=service.quick)
 
 
 def _brief(job: Job) -> dict[str, Any]:
