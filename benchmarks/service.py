@@ -109,7 +109,9 @@ def make_shop(folder: Path, url: str | None, *, customers: int, newcomers: int) 
         features = feature_table(tables, as_of=PLAN_DAY).slice(0, 2_000).drop_columns(["customer_id"])
     network = ContextNetwork(heads="level", max_epochs=1).fit(features, rng.normal(4, 1, features.num_rows))
     network.save(folder / "context.safetensors")
-    settings = {"service": {"requests_per_second": 1e6}, **({} if url is None else {"database_url": url})}
+    # the load comes from one address
+    service = {"requests_per_second": 1e6, "connections_per_address": 100_000, "most_connections": 100_000}
+    settings = {"service": service, **({} if url is None else {"database_url": url})}
     (folder / "disco.yaml").write_text(json.dumps(settings))
     sent = _campaign(folder, "before", policy={"name": "random"}, days=PLAN_DAY - timedelta(days=60)).decisions
     earlier = Shop.open(folder, now=datetime(2026, 1, 5, tzinfo=UTC))

@@ -99,7 +99,11 @@ def test_every_configuration_of_a_proxy_can_be_read(tmp_path: Path) -> None:
     assert headers["X-Forwarded-For"] == "$remote_addr", "what a client sent must not be passed on"
     assert headers["X-Forwarded-Proto"] == "$scheme"
     assert headers["Host"] == "$host"
-    if (program := shutil.which("nginx")) is not None:
+    bounds = "client_header_timeout client_body_timeout large_client_header_buffers limit_conn client_max_body_size"
+    assert all(re.search(rf"^ +{name} .*;$", nginx, re.MULTILINE) for name in bounds.split())
+    assert "proxy_request_buffering off" not in nginx, "slow bodies would wait in the service"
+    assert all(name in caddy for name in ("read_header", "read_body", "max_header_size", "max_size"))
+    if (program := shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")) is not None:
         key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
         subprocess.run(
             [

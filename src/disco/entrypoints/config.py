@@ -114,6 +114,10 @@ class ServiceSettings(_Section):
     )
     requests_per_second: float = Field(default=1000.0, gt=0, le=1e6, description="of one caller, in the long run")
     most_in_progress: int = Field(default=256, ge=1, le=100_000, description="requests answered at once; then 503")
+    most_connections: int = Field(default=1000, ge=1, le=100_000, description="open connections; then 503")
+    connections_per_address: int = Field(
+        default=100, ge=1, le=100_000, description="open connections of one address; behind a proxy, requests; then 429"
+    )
     threads: int = Field(default=12, ge=1, le=200, description="use cases that run at once")
 
     @field_validator("trusted_proxies")

@@ -16,6 +16,9 @@ from disco.entrypoints.service.limits import TokenBuckets
 from disco.entrypoints.service.pages.shell import PageRoute
 from disco.entrypoints.service.routes import ROUTERS
 from disco.entrypoints.service.security import PUBLIC, ROUTES
+from disco.operations.people import create_key
+from disco.operations.sign_in import accept_invitation, first_invitation
+from disco.records.errors import ServiceError
 from disco.records.people import Role
 
 API = "/api/v1"
@@ -176,6 +179,51 @@ def test_wrong_keys_from_one_address_are_slowed(served_shop: Path, keys: dict[Ro
         assert client.get(f"{API}/campaigns", headers=right).status_code == 200, "others share the address"
         wrong = {"name": "nobody", "password": "wrong password"}
         assert client.post("/sign-in", json=wrong).status_code == 429
+
+
+def test_wrong_keys_keep_nobody_behind_the_address_from_signing_in(shop: Path) -> None:
+    opened = Shop.open(shop)
+    with opened.store(missing="create") as store:
+        made = first_invitation(store, opened.clock)
+        assert made is not None
+        accept_invitation(store, made.token, password="correct horse battery", clock=opened.clock, name="Ada")
+    app = create_app(opened)
+    app.state.service.failures = TokenBuckets(rate=0.001, burst=1)
+    with TestClient(app, base_url="http://localhost") as client:
+        wrong = {"authorization": "Bearer disco_0_x"}
+        assert [client.get(f"{API}/campaigns", headers=wrong).status_code for _ in range(3)] == [401, 429, 429]
+        right = {"name": "Ada", "password": "correct horse battery"}
+        assert client.post("/sign-in", json=right).status_code == 200
+
+
+def test_the_key_of_one_caller_never_means_the_work_of_another(shop: Path) -> None:
+    opened = Shop.open(shop)
+    with opened.store(missing="create") as store:
+        options = {"role": Role.PLANNER, "expires": None, "clock": opened.clock}
+        keys = [create_key(store, name=name, **options).key for name in ("crm", "crm:x")]
+    with TestClient(create_app(opened), base_url="http://localhost") as client:
+        jobs = [
+            client.post(
+                f"{API}/check", json={}, headers={"authorization": f"Bearer {key}", "idempotency-key": idempotency}
+            ).json()["job"]
+            for key, idempotency in zip(keys, ("x:y", "y"), strict=True)
+        ]
+    assert jobs[0] != jobs[1]
+
+
+def test_one_caller_cannot_hold_every_open_reply(reader: TestClient) -> None:
+    service: Service = reader.app.state.service  # type: ignore[attr-defined]
+    for _ in range(16):
+        service.open_reply("key:a viewer")
+    with pytest.raises(ServiceError, match="more requests") as refused:
+        service.open_reply("key:a viewer")
+    assert refused.value.status == 429
+    service.open_reply("key:another")
+    for _ in range(16):
+        service.streams.give_back("key:a viewer")
+    service.open_reply("key:a viewer")
+    for holder in ("key:a viewer", "key:another"):
+        service.streams.give_back(holder)
 
 
 def test_requests_beyond_the_limit_are_told_to_come_again(reader: TestClient) -> None:

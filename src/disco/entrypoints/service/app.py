@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import ExitStack, asynccontextmanager
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,15 @@ from disco.entrypoints.config import FILE, ShopSettings
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service import checkout
 from disco.entrypoints.service.late_queue import LateQueue, warm
-from disco.entrypoints.service.limits import BoundedBody, TokenBuckets, busy
+from disco.entrypoints.service.limits import (
+    BoundedBody,
+    Places,
+    TokenBuckets,
+    address_of,
+    busy,
+    too_many,
+    too_many_connections,
+)
 from disco.entrypoints.service.logs import log
 from disco.entrypoints.service.metrics import Metrics
 from disco.entrypoints.service.openid import OpenIdDoor
@@ -38,7 +47,9 @@ if TYPE_CHECKING:
     from disco.operations.planner import OpenAudiences
 
 _MOST_JSON_BYTES = 1_000_000
-_FAILURES_PER_SECOND, _FAILURES_AT_ONCE = 1.0, 30.0  # wrong keys from one address
+_MOST_JSON_LIST_BYTES = 16_000_000  # of outcomes or of an A/B test, where files may be sent instead
+_FAILURES_PER_SECOND, _FAILURES_AT_ONCE = 1.0, 30.0  # wrong keys and passwords from one address
+_MOST_STREAMS, _MOST_STREAMS_OF_ONE = 64, 16  # replies that stay open
 _UNKNOWN = "(unknown)"
 _LATE_THREADS = 4  # transactions about late arrivals at once
 _SWITCH_S = 0.001  # how long a thread that decides may keep the one that answers waiting; Python's own is 5 ms
@@ -64,8 +75,10 @@ class Service:
         self.failures = TokenBuckets(rate=_FAILURES_PER_SECOND, burst=_FAILURES_AT_ONCE)
         self.quick = CapacityLimiter(4)  # threads for looking up callers, so that long work cannot keep them waiting
         self.uploads = CapacityLimiter(2)  # files that are read at once: each may need much memory
+        self.tables = CapacityLimiter(1)  # tables and outcomes that are judged at once: the largest need a gigabyte
         self.hashing = CapacityLimiter(2)  # passwords that are hashed at once: each needs 64 MB
-        self.streams = CapacityLimiter(64)  # replies that stay open
+        self.streams = Places()  # replies that stay open, by caller
+        self.addresses = Places()  # requests that are being received or answered, by address
         self.openid = OpenIdDoor()
         # SQLite has one writer, whom readers keep from committing: they would sleep in front of each other's locks
         in_a_file = not shop.settings.database_url.startswith("postgresql")
@@ -143,9 +156,24 @@ class Service:
         public = () if own.public_url is None else (urlsplit(own.public_url).hostname or "",)
         return (*self._hosts, *own.hosts, *public)
 
-    def largest_body(self, *, upload: bool) -> int:
-        """In bytes."""
-        return self.settings.service.upload_megabytes * 1_000_000 if upload else _MOST_JSON_BYTES
+    def enter(self, scope: Scope) -> None:
+        """Count a request among those in progress, once its caller is known; 503 where there are too many."""
+        if self.in_progress >= self.settings.service.most_in_progress and scope["path"].startswith("/api/"):
+            raise busy()
+        self.in_progress += 1
+        scope["disco.entered"] = True
+
+    def open_reply(self, caller: str) -> None:
+        """Take a place among the replies that stay open: 503, or 429 where this caller has too many of them."""
+        if status := self.streams.take(caller, most=_MOST_STREAMS, most_of_one=_MOST_STREAMS_OF_ONE):
+            raise busy() if status == 503 else too_many(0.0)
+
+    def largest_body(self, *, upload: bool, is_json: bool) -> int:
+        """In bytes. JSON is read into memory, where it takes many times its size."""
+        if not upload:
+            return _MOST_JSON_BYTES
+        sent = self.settings.service.upload_megabytes * 1_000_000
+        return min(sent, _MOST_JSON_LIST_BYTES) if is_json else sent
 
 
 def _stamp(path: Path) -> object:
@@ -224,14 +252,16 @@ class _Surroundings:
                 message["headers"] = _with_headers(message["headers"], instance)
             await send(message)
 
-        service.in_progress += 1
         service.metrics.in_progress.inc()
         received: Receive | None = body
+        own = service.settings.service
+        address = address_of(scope["client"][0] if scope.get("client") else "")
+        crowded = service.addresses.take(address, most=inf, most_of_one=own.connections_per_address)
         try:
+            if crowded:
+                raise too_many_connections(crowded)
             host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
             refuse_host(host, known=service.hosts())
-            if service.in_progress > service.settings.service.most_in_progress and scope["path"].startswith("/api/"):
-                raise busy()
             campaign = checkout.campaign_of(scope)
             if campaign is not None:
                 scope["disco.route"] = checkout.TEMPLATE
@@ -243,7 +273,10 @@ class _Surroundings:
             if not status:
                 await refused(scope, receive, sending)
         finally:
-            service.in_progress -= 1
+            if not crowded:
+                service.addresses.give_back(address)
+            if "disco.entered" in scope:
+                service.in_progress -= 1
             service.metrics.in_progress.dec()
             seconds = time.perf_counter() - began
             route = str(scope.get("disco.route") or getattr(scope.get("route"), "path_format", _UNKNOWN))

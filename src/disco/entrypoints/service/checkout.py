@@ -61,7 +61,7 @@ async def answer(
     if customer is None:
         return _again(message, receive)
     scope.setdefault("state", {})["caller"] = caller
-    admit(caller, service, needed=_NEEDED)
+    admit(caller, service, scope, needed=_NEEDED)
     decided = await service.late.ask(campaign, customer, caller.actor)
     form = {"customer_id": decided.customer_id, "depth": decided.depth, "code": decided.code, "known": decided.known}
     content = json.dumps(form, ensure_ascii=False, allow_nan=False).encode()

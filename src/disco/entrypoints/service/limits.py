@@ -1,8 +1,10 @@
-"""How much is taken at once: the size of bodies, requests in progress, and requests per caller."""
+"""How much is taken at once: the size of bodies, requests in progress, requests and open replies per caller."""
 
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from starlette.types import Message, Receive, Scope
 
@@ -31,16 +33,50 @@ class TokenBuckets:
                 self._buckets.popitem(last=False)
         return 0.0 if allowed else (1 - tokens) / self._rate
 
-    def wait(self, caller: str) -> float:
-        """The seconds until there is a token, which is not taken; 0: there is one."""
-        if caller not in self._buckets:
-            return 0.0
-        with self._lock:
-            return max(0.0, 1 - self._tokens(caller, time.monotonic())) / self._rate
-
     def _tokens(self, caller: str, now: float) -> float:
         tokens, then = self._buckets.get(caller, (self._burst, now))
         return min(self._burst, tokens + (now - then) * self._rate)
+
+
+class Places:
+    """Places that are taken and given back: connections and requests of an address, open replies of a caller."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[str] = Counter()
+        self._all = 0
+
+    def take(self, holder: str, *, most: float, most_of_one: float) -> int:
+        """Take one: 0; or the status of a refusal: 503 where all are taken, 429 where the holder has too many."""
+        if self._all >= most:
+            return 503
+        if self._taken[holder] >= most_of_one:
+            return 429
+        self._taken[holder] += 1
+        self._all += 1
+        return 0
+
+    def give_back(self, holder: str) -> None:
+        """What `take` took."""
+        self._all -= 1
+        self._taken[holder] -= 1
+        if not self._taken[holder]:
+            del self._taken[holder]
+
+
+@lru_cache(maxsize=10_000)
+def address_of(host: str) -> str:
+    """What counts as one address: an IPv6 network of 64 bits belongs to one household or one machine.
+
+    >>> address_of("10.0.0.7"), address_of("2001:db8::7"), address_of("::ffff:10.0.0.7")
+    ('10.0.0.7', '2001:db8::/64', '10.0.0.7')
+    """
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host[:100]
+    if not isinstance(address, IPv6Address):
+        return str(address)
+    return str(address.ipv4_mapped or ip_network((address, 64), strict=False))
 
 
 class BoundedBody:
@@ -50,7 +86,7 @@ class BoundedBody:
     """
 
     def __init__(self, scope: Scope, receive: Receive, *, most: int) -> None:
-        self._receive, self._most, self._got = receive, most, 0
+        self._scope, self._receive, self._most, self._got = scope, receive, most, 0
         self._promised = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
 
     def allow(self, most: int) -> None:
@@ -61,6 +97,8 @@ class BoundedBody:
 
     async def __call__(self) -> Message:
         message = await self._receive()
+        if "disco.late" in self._scope:  # by the deadline of `connections`
+            raise too_slow("body")
         if message["type"] == "http.request":
             self._got += len(message.get("body", b""))
             if self._got > self._most:
@@ -78,6 +116,27 @@ def too_large(most: int) -> ServiceError:
         found="more than that",
         expected=f"at most {size}",
         fix="Send it in parts.",
+    )
+
+
+def too_slow(part: str) -> ServiceError:
+    """The refusal of a request that does not come to its end."""
+    return ServiceError(
+        f"The {part} of the request did not arrive in time",
+        status=408,
+        kind="timeout",
+        fix="Send it again, faster.",
+    )
+
+
+def too_many_connections(status: int) -> ServiceError:
+    """The refusal of a connection, or of a request that a proxy passes on. status: 429 for one address, 503 for all."""
+    what = "This address has" if status == 429 else "The service has"
+    return ServiceError(
+        f"{what} too many open connections",
+        status=status,
+        kind="connections",
+        fix="Close those that are not needed, and try again in a second.",
     )
 
 

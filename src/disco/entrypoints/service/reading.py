@@ -23,11 +23,14 @@ from disco.records.quoting import quoted
 
 DEEPEST = 40
 _MOST_DIGITS = 400  # of a whole number; a double ends at 309
+_MOST_CONTAINERS = 500_000  # lists and objects: each takes 60 to 250 bytes, but two in the text
 _UNKEEPABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def read_json(content: bytes) -> Any:
     """The value of a JSON text."""
+    if content.count(b"{") + content.count(b"[") > _MOST_CONTAINERS:
+        raise _refused("more than that", f"at most {_MOST_CONTAINERS:,} lists and objects")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

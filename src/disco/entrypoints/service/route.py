@@ -61,7 +61,8 @@ class DiscoRoute(APIRoute):
                 _refuse_unreadable(request)
                 request.state.caller = await admitted(request, service, needed=needed)
                 bounded: BoundedBody = request.scope["disco.body"]
-                bounded.allow(service.largest_body(upload=bool(uploads)))
+                is_json = _content_type(request) in JSON_TYPES
+                bounded.allow(service.largest_body(upload=bool(uploads), is_json=is_json))
                 strict = _StrictRequest(request.scope, request.receive)
                 _refuse_content_type(strict, self, uploads)
                 if method == "GET" or needed == PUBLIC or uploads:
@@ -90,12 +91,16 @@ def _refuse_content_type(request: Request, route: APIRoute, uploads: tuple[str, 
     if length == "0" or (length is None and "transfer-encoding" not in request.headers):
         return  # nothing is there to have a type
     known = (*(JSON_TYPES if route.body_field is not None or not uploads else ()), *uploads)
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    given = _content_type(request)
     if given not in known:
         found = repr(given[:100]) if given else "none"
         raise ServiceError(
             "Content-Type", status=415, kind="content-type", found=found, expected=" or ".join(dict.fromkeys(known))
         )
+
+
+def _content_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def problem_reply(request: Request, error: Exception) -> Response:

@@ -15,13 +15,15 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+import anyio
 from anyio import to_thread
 from fastapi import Request
+from starlette.types import Scope
 
-from disco.entrypoints.service.limits import too_many
+from disco.entrypoints.service.limits import address_of, too_many
 from disco.operations.people import caller_of_key
 from disco.operations.sign_in import caller_of_session
-from disco.records.errors import AuthenticationError, RoleError, ServiceError
+from disco.records.errors import AuthenticationError, DiscoError, RoleError, ServiceError
 from disco.records.people import Caller, Role
 
 if TYPE_CHECKING:
@@ -196,6 +198,7 @@ CSRF_COOKIE = "disco_csrf"
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _MOST_KEY_CHARACTERS = 400
+_SLOWED_S = 2.0  # the longest pause before a wrong password is answered
 
 HEADERS = {
     "x-content-type-options": "nosniff",
@@ -219,7 +222,6 @@ async def admitted(request: Request, service: "Service", *, needed: Needed) -> C
     """Who calls, where they may; None for a public route. Otherwise 401, 403 or 429."""
     if needed == PUBLIC:
         return None
-    address = "" if request.client is None else request.client.host
     given = request.headers.get("authorization", "")
     try:
         caller = service.callers.get(given)
@@ -227,24 +229,36 @@ async def admitted(request: Request, service: "Service", *, needed: Needed) -> C
             caller = await to_thread.run_sync(_caller, request, service, limiter=service.quick)
             service.callers.put(given, caller)
     except AuthenticationError:  # a right key is admitted, whoever else guesses from the same address
-        if wait := service.failures.take(address):
+        if wait := service.failures.take(_address(request)):
             raise too_many(wait) from None
         raise
-    admit(caller, service, needed=needed)
+    admit(caller, service, request.scope, needed=needed)
     return caller
 
 
-def refuse_who_guesses(address: str, service: "Service") -> None:
-    """429 for an address from which too many wrong passwords or keys came lately; before work that costs much."""
-    if wait := service.failures.wait(address):
-        raise too_many(wait)
+async def slowed(refused: DiscoError, request: Request, service: "Service") -> DiscoError:
+    """What a wrong password is answered: as refused, or 429 after a pause where too many came from this address lately.
+
+    Others share the address, so nobody is refused before their password was looked at. Each name has a growing pause
+    of its own (`sign_in`).
+    """
+    if wait := service.failures.take(_address(request)):
+        await anyio.sleep(min(wait, _SLOWED_S))
+        return too_many(wait)
+    return refused
 
 
-def admit(caller: Caller, service: "Service", *, needed: Needed) -> None:
-    """429 for a caller who asks too often, 403 for one whose role does not allow it."""
+def _address(request: Request) -> str:
+    return address_of("" if request.client is None else request.client.host)
+
+
+def admit(caller: Caller, service: "Service", scope: Scope, *, needed: Needed) -> None:
+    """Let a known caller in: 429 for one who asks too often, 403 for one whose role does not allow it, 503 for
+    everybody while too many requests are in progress. Until then a request takes no place of theirs."""
     if wait := service.buckets.take(f"{caller.actor.kind}:{caller.actor.name}"):
         raise too_many(wait)
     _refuse_below(caller, Role(needed))
+    service.enter(scope)
 
 
 def refuse_below(request: Request, needed: Role) -> None:

@@ -19,6 +19,7 @@ from disco.entrypoints.config import FILE
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service import logs
 from disco.entrypoints.service.app import Service, create_app
+from disco.entrypoints.service.connections import protocol_of
 from disco.entrypoints.service.security import is_loopback, own_names
 from disco.records.errors import InputError, MissingPartError, StateError, UsageError
 from disco.records.result import Result
@@ -79,7 +80,7 @@ def serve(
         settings = uvicorn.Config(
             app,
             loop="uvloop",
-            http="httptools",
+            http=protocol_of(service),
             ws="none",
             log_config=None,
             access_log=False,

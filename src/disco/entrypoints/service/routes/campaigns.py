@@ -25,7 +25,7 @@ from disco.operations.ledger import Ingested, Reverted
 from disco.operations.recalling import Recalled
 from disco.operations.results import AllResults, CampaignResults
 from disco.records.errors import InputError, NotFoundError
-from disco.records.tables import SCHEMAS
+from disco.records.tables import MOST_SENT_OUTCOMES, SCHEMAS
 
 if TYPE_CHECKING:
     from disco.entrypoints.service.app import Service
@@ -223,11 +223,15 @@ async def outcomes(
     async with uploaded(request, name=f"outcomes{ENDINGS.get(kind, '.json')}") as (file, digest):
 
         def ingested() -> Ingested:
+            if kind != JSON:
+                from disco.adapters.tables.sent import check_sent
+
+                check_sent(file, most_rows=MOST_SENT_OUTCOMES)
             given: Any = _rows(file) if kind == JSON else file
             return shop.ingest(name, given, source=source or f"{kind} by the service", dry_run=dry_run)
 
         async def answer() -> Response:
-            return reply(await to_thread.run_sync(ingested, limiter=service.uploads))
+            return reply(await to_thread.run_sync(ingested, limiter=service.tables))
 
         return await answered_once(request, digest, answer)
 

@@ -248,20 +248,30 @@ def _lists(file: File, kind: str) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.csv
 
+    from disco.adapters.tables.csv import check_header, check_lines
+
     try:
         if kind == PARQUET:
             table = _columns_of(file)
         else:
+            check_header("body", file, delimiter=",", encoding="utf-8")
+            check_lines("body", file, most_rows=_MOST_ROWS)
             types = pyarrow.csv.ConvertOptions(column_types={"arm": pa.string()})
             table = pyarrow.csv.read_csv(file, convert_options=types)
+    except DiscoError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         found = " ".join(str(error).split())[:200]
         raise FileFormatError("body", found=found, expected="a Parquet or CSV file") from None
-    if unknown := [name for name in table.column_names if name not in _AB_LISTS]:
-        raise InputError("columns", found=", ".join(unknown)[:200], expected=f"some of {', '.join(_AB_LISTS)}")
+    _refuse_unknown(table.column_names)
     _refuse_large(table)
     lists: dict[str, Any] = table.to_pydict()
     return lists
+
+
+def _refuse_unknown(names: list[str]) -> None:
+    if unknown := [name for name in names if name not in _AB_LISTS]:
+        raise InputError("columns", found=", ".join(unknown)[:200], expected=f"some of {', '.join(_AB_LISTS)}")
 
 
 def _columns_of(file: File) -> "pa.Table":
@@ -270,10 +280,9 @@ def _columns_of(file: File) -> "pa.Table":
 
     from disco.adapters.tables.parquet import check_sizes
 
-    check_sizes("body", file)
+    check_sizes("body", file, most_rows=_MOST_ROWS)
     with pq.ParquetFile(file, read_dictionary=["arm"]) as opened:
-        if opened.metadata.num_rows > _MOST_ROWS:
-            raise InputError("body", found=f"{opened.metadata.num_rows:,} rows", expected=f"at most {_MOST_ROWS:,}")
+        _refuse_unknown(opened.schema_arrow.names)  # before they are read: they may hold anything
         return opened.read()
 
 
@@ -281,8 +290,6 @@ def _refuse_large(table: "pa.Table") -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if table.num_rows > _MOST_ROWS:
-        raise InputError("body", found=f"{table.num_rows:,} rows", expected=f"at most {_MOST_ROWS:,}")
     for name in table.column_names:
         kind = table.schema.field(name).type
         if name != "arm":

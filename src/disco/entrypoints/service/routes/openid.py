@@ -6,11 +6,10 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import RedirectResponse
 
-from disco.entrypoints.service.limits import too_many
 from disco.entrypoints.service.openid import CALLBACK, attempt_of, set_attempt
 from disco.entrypoints.service.route import DiscoRoute, problem_reply
 from disco.entrypoints.service.routes.people import set_cookies
-from disco.entrypoints.service.security import own_origin
+from disco.entrypoints.service.security import own_origin, slowed
 from disco.operations.openid import Attempt
 from disco.operations.sign_in import NewSession
 from disco.records.errors import AuthenticationError, DiscoError, RoleError, ServiceError
@@ -51,9 +50,6 @@ async def come_back(
 ) -> Response:
     """Begins a session in a cookie, as signing in with a password does."""
     service = request.app.state.service
-    address = "" if request.client is None else request.client.host
-    if wait := service.failures.wait(address):
-        raise too_many(wait)
 
     def signed_in() -> NewSession:
         found: NewSession = service.openid.session(
@@ -73,7 +69,7 @@ async def come_back(
         set_cookies(response, request, session)
     except DiscoError as refused:
         if isinstance(refused, AuthenticationError | RoleError | ServiceError):
-            service.failures.take(address)
+            refused = await slowed(refused, request, service)
         response = problem_reply(request, refused)
     set_attempt(response, request, None)  # whatever came of it, an attempt is used once
     return response

@@ -15,8 +15,8 @@ from disco.entrypoints.service.security import (
     is_secure,
     own_origin,
     refuse_cross_site,
-    refuse_who_guesses,
     session_cookie,
+    slowed,
 )
 from disco.operations.sign_in import (
     NewSession,
@@ -94,8 +94,6 @@ async def begin(request: Request, body: SignInRequest) -> Response:
     """The session is kept in a cookie that no script can read."""
     service = request.app.state.service
     refuse_cross_site(request, service)
-    address = "" if request.client is None else request.client.host
-    refuse_who_guesses(address, service)
 
     def signed_in() -> NewSession:
         shop = service.shop()
@@ -103,9 +101,8 @@ async def begin(request: Request, body: SignInRequest) -> Response:
 
     try:
         session = await to_thread.run_sync(signed_in, limiter=service.hashing)
-    except AuthenticationError:
-        service.failures.take(address)
-        raise
+    except AuthenticationError as refused:
+        raise await slowed(refused, request, service) from None
     return with_session(request, session)
 
 

@@ -17,7 +17,7 @@ from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, invalid,
 from disco.entrypoints.service.security import refuse_below
 from disco.entrypoints.shop_tables import TableState, map_columns, point_to, replace_by, table_state
 from disco.records.people import Role
-from disco.records.tables import SCHEMAS
+from disco.records.tables import MOST_SENT_ROWS, SCHEMAS
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["tables"])
 TableName = Annotated[str, Path(max_length=60, description=f"One of {', '.join(SCHEMAS)}.")]
@@ -62,18 +62,23 @@ async def put_table(shop: ShopOf, request: Request, name: TableName) -> Response
     `disco validate` checks tables; only a table without problems replaces the old one, whole."""
     kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     service = request.app.state.service
-    if kind == JSON:  # is read into memory
-        request.scope["disco.body"].allow(service.largest_body(upload=False))
+    if kind == JSON:  # names a place
+        request.scope["disco.body"].allow(service.largest_body(upload=False, is_json=True))
     async with uploaded(request, name=f"{name if name in SCHEMAS else 'table'}{ENDINGS.get(kind, '.json')}") as (
         file,
         digest,
     ):
 
         def replaced() -> TableState:
-            return _pointed(shop, request, name, file) if kind == JSON else replace_by(shop, name, file)
+            if kind == JSON:
+                return _pointed(shop, request, name, file)
+            from disco.adapters.tables.sent import check_sent
+
+            check_sent(file, most_rows=MOST_SENT_ROWS)
+            return replace_by(shop, name, file)
 
         async def answer() -> Response:
-            return reply(await to_thread.run_sync(replaced, limiter=service.uploads))
+            return reply(await to_thread.run_sync(replaced, limiter=service.tables))
 
         return await answered_once(request, digest, answer)
 
