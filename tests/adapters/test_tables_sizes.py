@@ -6,10 +6,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from disco.adapters.tables import outcomes_file, parquet
+from disco.adapters.tables import csv, outcomes_file, parquet
 from disco.adapters.tables.folder import FolderTables
 from disco.adapters.tables.outcomes_file import read_outcomes_file
+from disco.adapters.tables.sent import check_sent
 from disco.records.errors import FileFormatError, InputError
+from disco.records.validation import check_rows
 
 OUTCOMES = {
     "event_id": "e1",
@@ -75,6 +77,70 @@ def test_a_table_of_too_many_rows_is_refused_unread(tmp_path: Path, monkeypatch:
     pq.write_table(repeated(1_001), tmp_path / "outcomes.parquet")
     with pytest.raises(FileFormatError, match="found 1,001 rows; expected at most 1,000"):
         FolderTables(tmp_path).scan("outcomes")
+
+
+def test_columns_are_counted_in_the_header_line(tmp_path: Path) -> None:
+    quoted = ",".join(f'"a, {number}\nb"' for number in range(1_000))
+    for content in ("," * 250_000, "a;" * 1_000, f"{quoted},one more\n", '"' + "a" * 2_000_000):
+        (tmp_path / "outcomes.csv").write_text(content)
+        with pytest.raises(FileFormatError, match=r"more than 1,000 columns|header line of more than 1,048,576 bytes"):
+            read_outcomes_file(tmp_path / "outcomes.csv")
+    (tmp_path / "customers.csv").write_text(f"{quoted}\n")
+    assert len(FolderTables(tmp_path).source("customers").schema()) == 1_000
+
+
+def test_columns_and_row_groups_of_parquet_are_counted_in_its_metadata(tmp_path: Path) -> None:
+    path = tmp_path / "outcomes.parquet"
+    pq.write_table(pa.table({f"c{number}": [1] for number in range(1_001)}), path)
+    with pytest.raises(FileFormatError, match="found 1,001 columns; expected at most 1,000"):
+        read_outcomes_file(path)
+    pq.write_table(pa.table({"a": [[{f"leaf{number}": 1 for number in range(1_001)}]]}), path)
+    with pytest.raises(FileFormatError, match="found 1,001 columns"):
+        read_outcomes_file(path)
+    pq.write_table(repeated(1_200), path, row_group_size=1)
+    with pytest.raises(FileFormatError, match="found 1,200 row groups for 1,200 rows"):
+        read_outcomes_file(path)
+
+
+def test_texts_of_all_row_groups_are_added_up_where_they_are_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "outcomes.parquet"
+    pq.write_table(repeated(4_000, event_id="x" * 100), path, row_group_size=1_000)
+    assert read_outcomes_file(path).num_rows == 4_000
+    monkeypatch.setattr(parquet, "LARGEST_OUTCOMES_BYTES", 4_000 * 100)
+    with pytest.raises(FileFormatError, match="bytes of text; expected at most 400,000"):
+        read_outcomes_file(path)
+
+
+def test_a_file_that_is_sent_is_counted_before_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a\n" + "1\n" * 11)
+    pq.write_table(repeated(11), tmp_path / "a.parquet")
+    for name in ("a.csv", "a.parquet"):
+        check_sent(tmp_path / name, most_rows=11)
+        with pytest.raises(FileFormatError, match=r"body: found 11 (rows|lines); expected at most 10"):
+            check_sent(tmp_path / name, most_rows=10)
+
+
+def test_too_many_ragged_rows_are_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv, "MOST_RAGGED_ROWS", 10)
+    path = tmp_path / "outcomes.csv"
+    header, row = "customer_id,code,ordered_at,full_price\n", "7,A,2026-02-01,12.50\n"
+    path.write_text(header + row + "x\n" * 10)
+    assert read_outcomes_file(path).num_rows == 11
+    path.write_text(header + row + "x\n" * 11)
+    with pytest.raises(FileFormatError, match="more than 10 rows with too many or too few cells"):
+        read_outcomes_file(path)
+
+
+def test_a_nul_in_one_cell_is_a_bad_cell_and_no_bad_file(tmp_path: Path) -> None:
+    path = tmp_path / "outcomes.csv"
+    path.write_bytes(b"customer_id,code,ordered_at,full_price\n7,A,2026-02-01,12.50\n8\0,B,2026-02-01,12.50\n")
+    checked = check_rows("outcomes", read_outcomes_file(path))
+    assert [None if place < 0 else checked.rules[place].reason[:11] for place in checked.fault] == [
+        None,
+        "customer_id",
+    ]
 
 
 def test_columns_of_one_name_are_refused_by_name(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from disco.records.grid import LOG_PRICE_LIMIT
 
 Metric = Literal["revenue", "reward", "objective", "engagement"]
 Per = Literal["customer", "recipient", "purchaser"]
+MOST_ARMS = 100  # each has intervals of its own, and every comparison more makes all of them wider
 MISMATCH_P_VALUE = 1e-3  # a sample ratio this unlikely means a broken assignment, not bad luck
 _LARGEST_PRICE = math.exp(LOG_PRICE_LIMIT)  # the same edge as everywhere: beyond it, it is no basket
 _LARGEST = 1e100  # of figures known before: their squares must still be numbers
@@ -171,6 +172,15 @@ def sample_ratio(found: Mapping[str, int], shares: Mapping[str, float]) -> Sampl
     return SampleRatio(counts, expected, float(chdtrc(len(counts) - 1, statistic)) if len(counts) > 1 else 1.0)
 
 
+def distinct_arms(labels: np.ndarray) -> set[str]:
+    """The names of the arms; more than 100 are refused, before anything is computed for each of them."""
+    found = set(np.unique(labels).tolist())
+    if len(found) > MOST_ARMS:
+        fix = "Is it the column of arms?"
+        raise InputError("arm", found=f"{len(found):,} arms", expected=f"at most {MOST_ARMS}", fix=fix)
+    return found
+
+
 def read_arms(
     arm: ArrayLike,
     depth: ArrayLike,
@@ -186,7 +196,7 @@ def read_arms(
     labels = read_labels(arm, where="arm").astype(str)
     if not labels.size:
         raise InputError("arm", found="no rows", expected="one label per customer")
-    found = set(np.unique(labels).tolist())
+    found = distinct_arms(labels)
     names = ArmNames.among(found, decided=decided, control=control, holdout=holdout)
     rows = labels.size
     depths = _figures(depth, rows, "depth", highest=1.0)

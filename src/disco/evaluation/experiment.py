@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from disco.evaluation.arms import SampleRatio, sample_ratio
+from disco.evaluation.arms import SampleRatio, distinct_arms, sample_ratio
 from disco.evaluation.estimates import Comparison, Mean, compare, compare_adjusted, compare_few, holm, quantile
 from disco.records.arguments import read_column, read_count, read_labels, read_level, read_matrix
 from disco.records.arrays import Matrix, Vector
@@ -180,15 +180,11 @@ def _at_any_look(p_value: float, looks: int) -> float:
 
 def _arms(labels: np.ndarray, control: str) -> dict[str, np.ndarray]:
     """Rows by arm, control first."""
-    names = np.unique(labels).tolist()
+    names = sorted(distinct_arms(labels))
     if control not in names or len(names) < 2:
         there = ", ".join(map(repr, names[:12])) + ("…" if len(names) > 12 else "")
         fix = None if control in names else "Name the arm to compare with as control."
         raise InputError("arm", found=there or "no rows", expected=f"{control!r} and at least one other arm", fix=fix)
-    if len(names) > _MOST_ARMS:
-        raise InputError(
-            "arm", found=f"{len(names):,} arms", expected=f"at most {_MOST_ARMS}", fix="Is it the column of arms?"
-        )
     arms = {name: np.flatnonzero(labels == name) for name in (control, *(name for name in names if name != control))}
     for name, rows in arms.items():
         if rows.size < 2:
@@ -199,9 +195,6 @@ def _arms(labels: np.ndarray, control: str) -> dict[str, np.ndarray]:
                 fix="Leave out the arm's row, or bring more of its customers: one shows no spread.",
             )
     return arms
-
-
-_MOST_ARMS = 100
 
 
 def _with_unknown(before: Matrix) -> Matrix:

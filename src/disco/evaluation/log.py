@@ -18,6 +18,7 @@ from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import FileFormatError, InputError
 from disco.records.grid import CONTEXT_LIMIT, GRID, LOG_PRICE_LIMIT
+from disco.records.tables import MOST_COLUMNS
 from disco.records.validation.cells import is_bytes
 from disco.records.wording import counted
 
@@ -374,15 +375,19 @@ def _read(path: Path, wanted: Sequence[str]) -> pa.Table:
     if not path.is_file():
         raise InputError(str(path), found="no such file", expected="a Parquet file with the log")
     try:
-        table = pq.read_table(path)
+        with pq.ParquetFile(path) as file:
+            there, leaves = file.schema_arrow.names, file.metadata.num_columns
+            if leaves > MOST_COLUMNS:
+                raise InputError(str(path), found=f"{leaves:,} columns", expected=f"at most {MOST_COLUMNS:,}")
+            table = file.read([name for name in (*wanted, "propensity") if name in there])
     except (pa.ArrowException, OSError) as error:
         raise FileFormatError(str(path), found=str(error).splitlines()[0], expected="a Parquet file") from None
-    missing = [name for name in wanted if name not in table.column_names]
+    missing = [name for name in wanted if name not in there]
     if missing:
         raise InputError(
             str(path),
             found=f"no column {', '.join(missing)}",
-            expected=f"{', '.join(wanted)}; it has {', '.join(table.column_names)}",
+            expected=f"{', '.join(wanted)}; it has {', '.join(there)}",
         )
     if not table.num_rows:
         raise InputError(str(path), found="no rows", expected="a log with at least one")

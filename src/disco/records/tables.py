@@ -49,8 +49,17 @@ CELLS = "(cells)"
 ROWS = "(row)"
 """A column beside those of the outcomes, where a CSV file has empty lines: the number of each row as a spreadsheet
 numbers it, less the header's and the first row's."""
-MOST_OUTCOMES = 5_000_000  # rows of outcomes ingested at once: they are judged together, in memory
+MOST_COLUMNS = 1_000  # of a file or query, whatever it is read as; nested columns count by their leaves
+LONGEST_HEADER_BYTES = 1 << 20  # of a CSV file
 LARGEST_COLUMN_BYTES = 256 << 20  # of text in one column of one row group of a Parquet file, unpacked
+LARGEST_FOOTER_BYTES = 16 << 20  # of a Parquet file: what says where its columns and row groups are
+FEWEST_GROUP_ROWS = 1_000  # in a row group on average, where there are more than as many row groups
+MOST_OUTCOMES = 5_000_000  # rows of outcomes ingested at once: they are judged together, in memory
+LARGEST_OUTCOMES_BYTES = 1 << 30  # of text in all their columns, unpacked
+# Of a file that is sent to the service, which answers others meanwhile; larger ones are read from the shop's folder.
+MOST_SENT_ROWS = 5_000_000  # of a table: about 160 bytes of memory each
+MOST_SENT_OUTCOMES = 500_000  # about 1,300 bytes of memory each
+MOST_RAGGED_ROWS = 10_000  # of a CSV file, with too many or too few cells: with more of them it is no table
 FIRST_DAY, END_DAY = date(1900, 1, 1), date(9000, 1, 1)  # dates before the first, or from the end on, are mistakes
 
 

@@ -7,8 +7,9 @@ guesses types; an empty cell is null. A row's number is that of a spreadsheet: t
 
 import codecs
 import csv
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from disco.adapters.tables.columns import matched_columns
-from disco.adapters.tables.file_errors import readable, refuse_doubled
+from disco.adapters.tables.file_errors import readable, refuse_doubled, too_many_columns, too_many_rows
 from disco.adapters.tables.notation import (
     NUMBERS,
     TIMES,
@@ -30,7 +31,7 @@ from disco.adapters.tables.notation import (
 from disco.records.arrays import Integers
 from disco.records.errors import FileFormatError, Problem
 from disco.records.table_format import DELIMITERS, PLAIN, TableFormat
-from disco.records.tables import SCHEMAS, Kind
+from disco.records.tables import LONGEST_HEADER_BYTES, MOST_COLUMNS, MOST_RAGGED_ROWS, SCHEMAS, Kind
 from disco.records.validation import typed_table
 from disco.records.validation.cells import plain_text
 from disco.records.validation.checker import named_in_file
@@ -61,8 +62,8 @@ class CsvSource:
         found = None
         if not opening.removeprefix(codecs.BOM_UTF8).strip():
             found = "an empty file"
-        elif b"\0" in opening and opening[:2] not in _UTF_16 and self._written.csv.encoding is None:
-            found = "bytes that are not text"
+        elif b"\0" in _first_line(opening) and opening[:2] not in _UTF_16 and self._written.csv.encoding is None:
+            found = "bytes that are not text"  # further below it is one cell, which the rules name by its row
         if found:
             raise FileFormatError(self.file, found=found, expected=_EXPECTED, fix=_FIX)
         return opening
@@ -98,8 +99,10 @@ class CsvSource:
     def _columns(self) -> dict[str, str]:
         """Our name → the file's."""
         expected = f"a CSV file in {self.encoding.upper()} with a header line"
-        with readable(self.file, expected=expected, fix=_FIX):
-            names = self._open(lambda _: "skip").schema.names
+        check_header(self.file, self._path, delimiter=self.delimiter, encoding=self.encoding)
+        ragged: list[pa.csv.InvalidRow] = []
+        with _ragged_counted(self.file, ragged), readable(self.file, expected=expected, fix=_FIX):
+            names = self._open(ragged).schema.names
         refuse_doubled(self.file, names)
         return matched_columns(self.name, names, written=self._written, file=self.file)
 
@@ -124,14 +127,12 @@ class CsvSource:
         if not theirs:  # Arrow would give all of them
             return
         ragged: list[pa.csv.InvalidRow] = []
-
-        def set_aside(row: pa.csv.InvalidRow) -> str:
-            ragged.append(row)
-            return "skip"
-
         rows, groups = 0, {name: _PointGroups() for name in columns if self._kinds.get(name) in NUMBERS}
-        with readable(self.file, expected=_EXPECTED, fix="Look for a quotation mark that is never closed."):
-            for batch in self._open(set_aside, columns=theirs):
+        with (
+            _ragged_counted(self.file, ragged),
+            readable(self.file, expected=_EXPECTED, fix="Look for a quotation mark that is never closed."),
+        ):
+            for batch in self._open(ragged, columns=theirs):
                 cells = [self._plain(name, column) for name, column in zip(columns, batch.columns, strict=True)]
                 if self.delimiter != "," and self._written.csv.decimal is None:
                     for name, group in groups.items():
@@ -151,9 +152,14 @@ class CsvSource:
             return plain_cells(text, kind, written).cast(pa.binary())
         return column  # bytes that are no text, which the rules name by row
 
-    def _open(
-        self, set_aside: Callable[[pa.csv.InvalidRow], str], *, columns: Sequence[str] = ()
-    ) -> pa.csv.CSVStreamingReader:
+    def _open(self, ragged: list[pa.csv.InvalidRow], *, columns: Sequence[str] = ()) -> pa.csv.CSVStreamingReader:
+        """The rows; those with too many or too few cells are added to `ragged` instead."""
+
+        def set_aside(row: pa.csv.InvalidRow) -> str:
+            # their texts together may be as long as the file, and more: only the first is shown
+            ragged.append(row._replace(text="") if ragged else row)
+            return "error" if len(ragged) > MOST_RAGGED_ROWS else "skip"
+
         return pa.csv.open_csv(
             self._path,
             read_options=pa.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, encoding=self.encoding),
@@ -295,6 +301,54 @@ class _PointGroups:
             self.row, self.shown = offset + place, text[place].as_py().strip()
         self.rows += int(np.count_nonzero(grouped))
         self.is_decimal = self.is_decimal or shows
+
+
+def check_header(file: str, path: Path, *, delimiter: str, encoding: str) -> None:
+    """Refuse too many columns by counting delimiters in the header line: Arrow takes kilobytes for each column."""
+    with readable(file, expected=_EXPECTED, fix=_FIX), path.open("rb") as stream:
+        text = stream.read(LONGEST_HEADER_BYTES).decode(encoding, errors="replace").lstrip("\ufeff\r\n")
+        is_whole = not stream.read(1)
+    columns, is_quoted = 1, False
+    for match in re.finditer(f'["\r\n{re.escape(delimiter)}]', text):
+        mark = match[0]
+        if mark == '"':
+            is_quoted = not is_quoted
+        elif is_quoted:
+            continue
+        elif mark != delimiter:
+            return
+        elif (columns := columns + 1) > MOST_COLUMNS:
+            raise too_many_columns(file, f"more than {MOST_COLUMNS:,}")
+    if not is_whole:
+        found = f"a header line of more than {LONGEST_HEADER_BYTES:,} bytes"
+        raise FileFormatError(file, found=found, expected=_EXPECTED, fix="Look for a quotation mark never closed.")
+
+
+@contextmanager
+def _ragged_counted(file: str, ragged: Sequence[pa.csv.InvalidRow]) -> Iterator[None]:
+    """Arrow takes a millisecond for each such row, and can only be told to give up."""
+    try:
+        yield
+    except FileFormatError:
+        if len(ragged) <= MOST_RAGGED_ROWS:
+            raise
+        found = f"more than {MOST_RAGGED_ROWS:,} rows with too many or too few cells"
+        raise FileFormatError(file, found=found, expected=_EXPECTED, fix=_FIX) from None
+
+
+def check_lines(file: str, path: Path, *, most_rows: int) -> None:
+    """Refuse a file of more lines, by counting their ends, before any of them is cut into cells."""
+    ends = {b"\n": 0, b"\r": 0}
+    with readable(file, expected=_EXPECTED, fix=_FIX), path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            for end in ends:
+                ends[end] += block.count(end)
+    if (lines := max(ends.values()) - 1) > most_rows:  # one of them is the header's
+        raise too_many_rows(file, f"{lines:,} lines", most_rows)
+
+
+def _first_line(opening: bytes) -> bytes:
+    return re.split(rb"[\r\n]", opening.lstrip(b"\r\n"), maxsplit=1)[0]
 
 
 def _a_mark(delimiter: str) -> str:

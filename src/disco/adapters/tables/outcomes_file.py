@@ -8,12 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.adapters.tables.csv import CsvSource
-from disco.adapters.tables.parquet import ParquetSource
+from disco.adapters.tables.parquet import ParquetSource, check_sizes
 from disco.records.errors import InputError, Problem, TableError
 from disco.records.table_format import PLAIN, TableFormat
 from disco.records.tables import CELLS, MOST_OUTCOMES, ROWS, SCHEMAS
 from disco.records.validation import check_columns
 from disco.records.validation.cells import READABLE, parse_text, shown
+from disco.records.validation.checker import file_names
 
 _SAMPLE = 1000  # rows that mostly tell already that a column can be read
 
@@ -38,6 +39,8 @@ def read_outcomes_file(path: Path, *, written: TableFormat = PLAIN, file: str | 
     schema = parquet.schema()
     check_columns(schema, "outcomes", file=parquet.file)
     declared = [name for name in schema.names if name in {column.name for column in SCHEMAS["outcomes"].columns}]
+    theirs = dict(zip(schema.names, file_names(schema), strict=True))
+    check_sizes(file, path, in_memory={theirs[name] for name in declared})
     return pa.Table.from_batches(parquet.batches(declared), pa.schema([(n, schema.field(n).type) for n in declared]))
 
 

@@ -1,6 +1,7 @@
 """A table in one Parquet file, or in a folder of parts, streamed."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -10,10 +11,18 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from disco.adapters.tables.columns import matched_columns
-from disco.adapters.tables.file_errors import readable, refuse_doubled
+from disco.adapters.tables.file_errors import readable, refuse_doubled, too_many_columns, too_many_rows
 from disco.records.errors import FileFormatError, Problem
 from disco.records.table_format import PLAIN, TableFormat
-from disco.records.tables import LARGEST_COLUMN_BYTES, MOST_ROWS, SCHEMAS
+from disco.records.tables import (
+    FEWEST_GROUP_ROWS,
+    LARGEST_COLUMN_BYTES,
+    LARGEST_FOOTER_BYTES,
+    LARGEST_OUTCOMES_BYTES,
+    MOST_COLUMNS,
+    MOST_ROWS,
+    SCHEMAS,
+)
 from disco.records.validation.checker import named_in_file
 
 _EXPECTED = "a complete Parquet file"
@@ -43,9 +52,9 @@ class ParquetSource:
             with readable(label, expected=_EXPECTED, fix=_FIX):
                 if path.stat().st_size == 0:
                     raise FileFormatError(label, found="a file of zero bytes", expected=_EXPECTED, fix=_FIX)
+                check_sizes(label, path)
                 refuse_doubled(label, pq.read_schema(path).names)
                 schema = pads.dataset(path, format="parquet").schema
-                check_sizes(label, path)
             first = first or schema
             self._same_columns(label, first, schema)
         with readable(self.file, expected=_EXPECTED, fix=_FIX):
@@ -125,33 +134,68 @@ class ParquetSource:
             return self.dataset.to_table(columns={ours: pc.field(name) for ours, name in self._columns.items()})
 
 
-def check_sizes(label: str, path: Path) -> None:
-    """Refuse a file whose rows, or text of one column in one row group, are more than is read.
+def check_sizes(
+    label: str, path: Path, *, most_rows: int | None = None, in_memory: Collection[str] | None = None
+) -> None:
+    """Refuse a file whose columns, rows, or text of one column in one row group, are more than is read.
 
     Metadata says how many bytes a column takes, but text in a dictionary takes its bytes once, however often it is
     repeated; there the dictionary and its indices are read, which are as small as the metadata say.
+    in_memory: columns that are read whole, so that their text is bounded over all row groups, too.
     """
+    _check_footer(label, path)
+    most_rows = MOST_ROWS if most_rows is None else most_rows
     with pq.ParquetFile(path) as file:
         meta = file.metadata
-        if meta.num_rows > MOST_ROWS:
-            raise _too_large(label, f"{meta.num_rows:,} rows", f"at most {MOST_ROWS:,}")
+        if meta.num_columns > MOST_COLUMNS:
+            raise too_many_columns(label, f"{meta.num_columns:,}")
+        if meta.num_rows > most_rows:
+            raise too_many_rows(label, f"{meta.num_rows:,} rows", most_rows)
+        if meta.num_row_groups > FEWEST_GROUP_ROWS + meta.num_rows // FEWEST_GROUP_ROWS:
+            found, expected = f"{meta.num_row_groups:,} row groups for {meta.num_rows:,} rows", "fewer"
+            raise FileFormatError(label, found=found, expected=expected, fix="Write larger row groups.")
         names = [meta.schema.column(at).path for at in range(meta.num_columns)]
         texts = [at for at in range(meta.num_columns) if meta.schema.column(at).physical_type == "BYTE_ARRAY"]
-        repeated = []
+        repeated, total = [], 0
         for group in range(meta.num_row_groups):
             for at in texts:
                 chunk = meta.row_group(group).column(at)
                 if chunk.total_uncompressed_size > LARGEST_COLUMN_BYTES:
                     raise _too_wide(label, names[at], chunk.total_uncompressed_size)
-                most = chunk.total_uncompressed_size * chunk.num_values
-                if chunk.has_dictionary_page and "." not in names[at] and most > LARGEST_COLUMN_BYTES:
-                    repeated.append((group, names[at]))
-    if repeated:
-        with pq.ParquetFile(path, read_dictionary=sorted({name for _, name in repeated})) as file:
-            for group, name in repeated:
+                most = chunk.total_uncompressed_size
+                if chunk.has_dictionary_page and "." not in names[at]:
+                    most *= chunk.num_values
+                    repeated.append((group, names[at], most))
+                total += most if in_memory is not None and names[at] in in_memory else 0
+    is_large = total > LARGEST_OUTCOMES_BYTES
+    unsure = [
+        (group, name, most)
+        for group, name, most in repeated
+        if most > LARGEST_COLUMN_BYTES or (is_large and in_memory is not None and name in in_memory)
+    ]
+    if unsure:
+        with pq.ParquetFile(path, read_dictionary=sorted({name for _, name, _ in unsure})) as file:
+            for group, name, most in unsure:
                 size = sum(map(_unpacked_bytes, file.read_row_group(group, columns=[name]).column(0).chunks))
                 if size > LARGEST_COLUMN_BYTES:
                     raise _too_wide(label, name, size)
+                total -= most - size if in_memory is not None and name in in_memory else 0
+    if total > LARGEST_OUTCOMES_BYTES:
+        found, expected = f"{total:,} bytes of text", f"at most {LARGEST_OUTCOMES_BYTES:,}"
+        raise FileFormatError(label, found=found, expected=expected, fix="Cut the file, or shorten the cells.")
+
+
+def _check_footer(label: str, path: Path) -> None:
+    """Arrow reads the whole footer, into several times its size; its length stands before the last four bytes."""
+    with path.open("rb") as stream:
+        if stream.seek(0, os.SEEK_END) < 8:
+            return  # no Parquet file, which Arrow says better
+        stream.seek(-8, os.SEEK_END)
+        length = int.from_bytes(stream.read(4), "little")
+        is_parquet = stream.read(4) == b"PAR1"
+    if is_parquet and length > LARGEST_FOOTER_BYTES:
+        found, expected = f"{length:,} bytes of metadata", f"at most {LARGEST_FOOTER_BYTES:,}"
+        raise FileFormatError(label, found=found, expected=expected, fix="Write larger row groups or fewer columns.")
 
 
 def _unpacked_bytes(column: pa.Array) -> int:
@@ -165,10 +209,6 @@ def _too_wide(label: str, column: str, size: int) -> FileFormatError:
     found = f"{size:,} bytes of text in column {column} of one row group"
     fix = "Shorten the cells, leave the column out, or write smaller row groups."
     return FileFormatError(label, found=found, expected=f"at most {LARGEST_COLUMN_BYTES:,}", fix=fix)
-
-
-def _too_large(label: str, found: str, expected: str) -> FileFormatError:
-    return FileFormatError(label, found=found, expected=expected, fix="Cut it into several files, or leave rows out.")
 
 
 def _types(schema: pa.Schema, name: str) -> str:

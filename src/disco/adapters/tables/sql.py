@@ -11,11 +11,11 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from disco.adapters.tables.columns import matched_columns
-from disco.adapters.tables.file_errors import refuse_doubled
+from disco.adapters.tables.file_errors import refuse_doubled, too_many_columns
 from disco.records.errors import InputError, MissingPartError, Problem
 from disco.records.private import temporary_folder
 from disco.records.table_format import PLAIN, TableFormat
-from disco.records.tables import SCHEMAS
+from disco.records.tables import MOST_COLUMNS, SCHEMAS
 from disco.records.validation import typed_table
 from disco.records.validation.checker import named_in_file
 
@@ -133,18 +133,21 @@ class SqlTables:
         if name not in self._sources:
             spool = self._folder / f"{name}.arrow"
             try:
-                self._fetch(self._queries[name], spool)
+                self._fetch(name, self._queries[name], spool)
             except sa.exc.SQLAlchemyError as error:
                 raise self._refusal(f"query of {name}", error) from error
             self._sources[name] = SqlSource(name, file=f"{name} (SQL)", spool=spool, written=self._written)
         return self._sources[name]
 
-    def _fetch(self, query: str, spool: Path) -> None:
+    def _fetch(self, table: str, query: str, spool: Path) -> None:
         with self._engine.connect() as connection:
             if (read_only := _READ_ONLY.get(connection.dialect.name)) is not None:
                 connection.exec_driver_sql(read_only)
             result = connection.execution_options(stream_results=True).execute(sa.text(query))
-            schema = pa.schema([(name, pa.string()) for name in list(result.keys())])
+            names = list(result.keys())
+            if len(names) > MOST_COLUMNS:
+                raise too_many_columns(f"query of {table}", f"{len(names):,}")
+            schema = pa.schema([(name, pa.string()) for name in names])
             with pa.ipc.new_stream(str(spool), schema) as writer:
                 for rows in result.partitions(_ROWS_PER_FETCH):
                     columns = [pa.array(map(_text, column), pa.string()) for column in zip(*rows, strict=True)]
