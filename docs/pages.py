@@ -165,9 +165,9 @@ problem with its row.
   are `12.50`, dates `2026-03-01` or `2026-03-01T14:05:00`; other forms are never guessed, see below.
 - **Rows** of CSV and text files are numbered as in a spreadsheet, in every message and in quarantine: the header is row
   1. Rows of Parquet files, queries and data frames have no header: the first is row 1.
-- **Sizes** are read before rows: at most 1,000 columns, 2,000,000,000 rows in a table, 5,000,000 outcomes in a file, 256 MB
-  of text in one column of one row group of a Parquet file, 8 MB in a row of a CSV file, and 10,000 rows of a CSV file
-  with too many or too few cells. A file that is sent to the service has at most 5,000,000 rows, or 500,000 outcomes.
+- **Sizes** are read before rows: at most 1,000 columns, 2,000,000,000 rows in a table, 5,000,000 outcomes in a file,
+  256 MB of text in one column of one row group of a Parquet file, 8 MB in a row of a CSV file, and 10,000 rows of a CSV
+  file with too many or too few cells. What is sent to the service has at most 5,000,000 rows, or 500,000 outcomes.
 - Further columns are allowed everywhere. Those of `customers` can be used in `eligible:` of a plan (from CSV they
   are text).
 

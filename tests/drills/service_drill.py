@@ -1,6 +1,7 @@
-"""`./run drill service [worker] [servers] [postgres] [api]`: SIGTERM and SIGKILL while a worker runs jobs, on both
-databases, at random moments (the default); two servers and two workers on one database (service_servers.py); PostgreSQL
-stopped under load (service_postgres.py); hostile input (service_api_drill.py).
+"""`./run drill service [PART…]`: worker, SIGTERM and SIGKILL while a worker runs jobs, on both databases, at random
+moments (the default); servers, two servers and two workers on one database (service_servers.py); postgres, PostgreSQL
+stopped under load (service_postgres.py); api, hostile input (service_api_drill.py); slow, clients that send slowly or
+without end (service_slow.py); tables, files that unpack to much (service_tables.py).
 
 A campaign is learned, planned and launched by jobs, one after the other. The worker that runs each of them is ended
 again and again, and another one is started. At the end there is one version of the model, one plan and one campaign,
@@ -39,7 +40,7 @@ from disco.operations import jobs
 from disco.operations.audit import audit
 from disco.records.jobs import Job, JobState
 
-PARTS = ("worker", "servers", "postgres", "api")
+PARTS = ("worker", "servers", "postgres", "api", "slow", "tables")
 DAY = "2025-12-01"
 _SECONDS = 120
 LEASE = timedelta(seconds=1)
@@ -262,6 +263,18 @@ def main() -> None:
 
         if service_api_drill.main(asked.examples):
             sys.exit(1)
+    broken = []
+    if "slow" in asked.parts:
+        from service_slow import slow_drill
+
+        broken += slow_drill(say=print).problems
+    if "tables" in asked.parts:
+        from service_tables import tables_drill
+
+        broken += tables_drill(say=print).problems
+    if broken:
+        print(*(f"BROKEN: {promise}" for promise in broken), sep="\n")
+        sys.exit(1)
     started = time.monotonic()
     if "postgres" in asked.parts:
         from service_postgres import postgres_drill

@@ -130,7 +130,7 @@ class _Client:
         self.reply, self.sent, self.seconds = "open", 0, 0.0
 
     async def run(self, *, until: float) -> None:
-        began = time.monotonic()
+        began, self.sent = time.monotonic(), 0
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self._port, local_addr=(self._address, 0))
         except OSError as error:

@@ -8,6 +8,8 @@ import pytest
 from service_drill import worker_drill
 from service_postgres import postgres_drill
 from service_servers import servers_drill
+from service_slow import slow_drill
+from service_tables import tables_drill
 
 from disco.records.errors import MissingPartError
 
@@ -39,3 +41,13 @@ def test_servers_that_end_leave_one_campaign_planned_on_one_and_launched_on_the_
     with _postgresql():
         done = servers_drill(kills=2, seed=2, customers=400)
     assert done.fired.total() == 2
+
+
+def test_slow_clients_keep_nobody_waiting_and_the_server_from_nothing() -> None:
+    done = slow_drill(connections=300, seconds=3.0)
+    assert not done.problems, "\n".join([*done.problems, *done.rows])
+
+
+def test_files_that_unpack_to_much_are_refused_in_little_memory() -> None:
+    done = tables_drill(scale=0.2)
+    assert not done.problems, "\n".join([*done.problems, *done.rows])
