@@ -121,6 +121,8 @@ def _year(folder: Path, customers: int, campaigns: int) -> dict[str, str]:
     shop = folder / "shop"
     disco("init", shop)
     os.chdir(shop)
+    # a shop of before: a new one would draw a lasting holdout by a secret of its own, which no baseline can know
+    Path("disco.yaml").write_text("data: data\n", encoding="utf-8")
     disco("simulate", "--customers", customers, "--seed", 7, "-o", "data", "--quiet")
     disco("features", "data", "--as-of", "2025-06-01", "-o", "features.parquet", "--quiet")
     disco("train", "context", "--features", "features.parquet", "--heads", "level+slope", "--quiet")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from disco.entrypoints.config import ShopSettings, load_settings
+from disco.entrypoints.config import HoldoutSettings, ShopSettings, load_settings
 from disco.records.plan import Plan, read_plan
 from disco.records.tables import SCHEMAS
 
@@ -40,7 +40,8 @@ def test_templates_show_every_column_and_every_setting_at_its_default(disco: Run
         header = (tmp_path / "shop" / "data" / f"{name}.csv").read_text().splitlines()[0].split(",")
         assert header[: len(schema.columns)] == [column.name for column in schema.columns]
     text = (tmp_path / "shop" / "disco.yaml").read_text()
-    assert load_settings(tmp_path / "shop", environment={}) == ShopSettings()
+    new = HoldoutSettings(lasting=True)  # of new shops alone; a shop without the line keeps the draw of before
+    assert load_settings(tmp_path / "shop", environment={}) == ShopSettings(holdout=new)
     for name in ShopSettings.model_fields:
         assert f"\n{name}:" in text or f"\n# {name}:" in text
 

@@ -211,6 +211,12 @@ class OidcSettings(_Section):
         return secret
 
 
+class HoldoutSettings(_Section):
+    """What a plan's `holdout` means where the plan does not say."""
+
+    lasting: bool = Field(default=False, description="the same people in every campaign")
+
+
 class ShopSettings(_Section):
     """What every command may need to know about a shop. Unknown keys are refused."""
 
@@ -236,6 +242,9 @@ class ShopSettings(_Section):
     model: ModelSettings = Field(ModelSettings(), description="the model before any campaign")
     engagement: EngagementSettings = Field(
         EngagementSettings(), description="the share of receivers who buy, before any campaign"
+    )
+    holdout: HoldoutSettings = Field(
+        HoldoutSettings(), description="of plans that do not say `lasting` themselves; `disco init` sets lasting: true"
     )
     approval: ApprovalRule = Field(
         ApprovalRule.NONE,

@@ -208,14 +208,15 @@ class Shop:
         """What changes from one plan to another: settings, and who gets what. Each is an id, a campaign, or a file."""
         from disco.operations.plan_review import compare_plans, find_plan
 
-        found = []
-        for given in (first, second):
-            if is_plan_file(given):
-                found.append(self.plan(given, dry_run=True).planned)
-            else:
-                with self.store() as store:
-                    found.append(find_plan(store, str(given)))
-        return compare_plans(*found)
+        is_file = [is_plan_file(given) for given in (first, second)]
+        with self.store(missing="scratch" if any(is_file) else "refuse") as store:
+            here = replace(self, held_store=store)  # one store: its secret draws a lasting holdout in both
+            return compare_plans(
+                *(
+                    here.plan(given, dry_run=True).planned if file else find_plan(store, str(given))
+                    for given, file in zip((first, second), is_file, strict=True)
+                )
+            )
 
     def plan_copy(self, campaign: str) -> "PlanCopy":
         """The plan of an earlier campaign as YAML, to be changed into the next one."""
@@ -871,9 +872,13 @@ class Shop:
 
         if isinstance(plan, Plan):
             return plan
-        if isinstance(plan, Mapping):
-            return read_plan(plan, currency=self.settings.locale.currency)
-        return read_plan(read_yaml(Path(plan)), file=str(plan), currency=self.settings.locale.currency)
+        content, file = (plan, "plan") if isinstance(plan, Mapping) else (read_yaml(Path(plan)), str(plan))
+        return read_plan(
+            content,
+            file=file,
+            currency=self.settings.locale.currency,
+            lasting_holdout=self.settings.holdout.lasting,
+        )
 
 
 def validate_plan_at(path: Path, *, shop: Path) -> "PlanVerdict":

@@ -6,6 +6,7 @@ Arms own their parts of the limits, so that one arm never takes another's codes.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,10 @@ from disco.records.arrays import Flags, Floats, Ids, Integers, Labels
 from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm, Offer, SegmentLimits
 from disco.records.depths import depth_percent
-from disco.records.errors import InfeasibleError, InputError
-from disco.records.identity import IdColumn, customer_keys, uniforms
+from disco.records.errors import InfeasibleError, InputError, StateError
+from disco.records.identity import IdColumn, customer_keys, secret_uniforms, uniforms
 from disco.records.plan import Plan
+from disco.records.ports import Transaction
 from disco.records.wording import money
 
 
@@ -25,14 +27,55 @@ def group_name(arm: Arm, *, at_random: bool) -> str:
     return "at random" if at_random and arm is Arm.DECIDED else str(arm)
 
 
-def split(ids: IdColumn, *, control: float, holdout: float, seed: int, campaign: str) -> dict[Arm, Flags]:
-    """Assign every customer to an arm by its own counter; adding customers never moves another one."""
+HOLDOUT_INPUT = "holdout"
+"""What a plan with a lasting holdout calls the fingerprint of the shop's secret among its inputs."""
+
+
+def split(
+    ids: IdColumn, *, control: float, holdout: float, seed: int, campaign: str, secret: bytes | None = None
+) -> dict[Arm, Flags]:
+    """Assign every customer to an arm by its own counter; adding customers never moves another one.
+
+    secret: of a lasting holdout. It depends on the secret and the customer alone, so it is the same in every campaign,
+    and a larger share holds everybody of a smaller one. Control is drawn for each campaign among the others, with a
+    chance that makes it its share of everybody.
+    """
     u = uniforms(customer_keys(ids), seed, campaign, "arm")
-    return {
-        Arm.HOLDOUT: u < holdout,
-        Arm.CONTROL: (u >= holdout) & (u < holdout + control),
-        Arm.DECIDED: u >= holdout + control,
-    }
+    if secret is None:
+        held, random = u < holdout, (u >= holdout) & (u < holdout + control)
+    else:
+        held = secret_uniforms(ids, secret, purpose="holdout") < holdout
+        random = ~held & (u < control / (1 - holdout))
+    return {Arm.HOLDOUT: held, Arm.CONTROL: random, Arm.DECIDED: ~(held | random)}
+
+
+def arms_of(plan: Plan, ids: IdColumn, *, secret: bytes | None, late: bool = False) -> dict[Arm, Flags]:
+    """Who is in which arm of a plan: the one answer, at the plan, at its launch and for late arrivals.
+
+    secret: the shop's, of lasting holdouts; other plans do not use it. late: after the launch nobody is in control.
+    """
+    if plan.holdout.lasting and secret is None:
+        raise StateError("A lasting holdout was drawn without the shop's secret")
+    return split(
+        ids,
+        control=0.0 if late else plan.control.share,
+        holdout=plan.holdout.share,
+        seed=plan.seed,
+        campaign=plan.campaign,
+        secret=secret if plan.holdout.lasting else None,
+    )
+
+
+def holdout_secret(transaction: Transaction, plan: Plan) -> bytes | None:
+    """The shop's secret where the plan has a lasting holdout; no other plan needs it."""
+    return transaction.decisions.holdout_secret() if plan.holdout.lasting else None
+
+
+def holdout_inputs(plan: Plan, secret: bytes | None) -> dict[str, str]:
+    """The fingerprint of the secret that draws a lasting holdout: the plan's id names the draw and not the secret."""
+    if not plan.holdout.lasting or secret is None:
+        return {}
+    return {HOLDOUT_INPUT: blake2b(digest_size=16, key=secret, person=b"fingerprint").hexdigest()}
 
 
 def offer_of(plan: Plan, *, eligible: int, segment_sizes: Mapping[str, int] | None = None) -> Offer:
@@ -95,13 +138,12 @@ class Groups:
     arm_segments: dict[Arm, Mapping[str, int]]  # the same of each arm
 
     @classmethod
-    def of(cls, plan: Plan, ids: Ids | pa.Array, *, segment: Labels | None) -> "Groups":
+    def of(cls, plan: Plan, ids: Ids | pa.Array, *, segment: Labels | None, secret: bytes | None) -> "Groups":
         """Of the limits of a plan none matters: control, holdout, seed and name decide.
 
-        segment (n,): labels, where the plan has segments.
+        segment (n,): labels, where the plan has segments. secret: of lasting holdouts.
         """
-        control, holdout = plan.control.share, plan.holdout.share
-        arms = split(ids, control=control, holdout=holdout, seed=plan.seed, campaign=plan.campaign)
+        arms = arms_of(plan, ids, secret=secret)
         return cls(
             arms=arms,
             sizes={arm: int(rows.sum()) for arm, rows in arms.items()},

@@ -94,12 +94,15 @@ class Basis:
     belief: Belief
     past: PastForecasts  # what earlier campaigns brought against their forecasts
     currency: Currency
+    secret: bytes | None = None  # of lasting holdouts
     engine: Engine | None = None
     memo: Memo = field(default_factory=lambda: Memo(tables=False))
 
     def groups(self, plan: Plan) -> Groups:
         ids, segment = self.audience.ids, self.audience.segment
-        return self.memo.get("groups", _assignment(plan), lambda: Groups.of(plan, ids, segment=segment))
+        return self.memo.get(
+            "groups", _assignment(plan), lambda: Groups.of(plan, ids, segment=segment, secret=self.secret)
+        )
 
     def members(self, plan: Plan, arm: Arm) -> Audience:
         """The customers of an arm."""
@@ -142,7 +145,7 @@ class Basis:
 
 def _assignment(plan: Plan) -> tuple[object, ...]:
     """What says who is in which arm; it also names the draws of a policy."""
-    return plan.control.share, plan.holdout.share, plan.seed, plan.campaign
+    return plan.control.share, plan.holdout.share, plan.holdout.lasting, plan.seed, plan.campaign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

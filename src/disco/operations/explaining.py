@@ -255,6 +255,11 @@ def _outcome(record: CampaignRecord, made: _Decision) -> str:
 
 
 def _rule(record: CampaignRecord, solution: Solution, arm: Arm, made: _Decision) -> str:
+    if arm is Arm.HOLDOUT and record.plan.holdout.lasting:
+        return (
+            "They are in the lasting holdout, the same people in every campaign, drawn by the shop's secret and their "
+            "id alone. It gets no codes: it shows what would have happened anyway."
+        )
     if arm is Arm.HOLDOUT:
         return "They were in the holdout, which gets no codes: it shows what would have happened anyway."
     left_out = "" if made.depth is not None else " There were not enough codes for everybody, and they got none."

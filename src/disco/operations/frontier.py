@@ -10,7 +10,7 @@ import pyarrow as pa
 from disco import allocation, objective
 from disco.allocation import Status
 from disco.campaign import Belief
-from disco.operations.arms import offer_of
+from disco.operations.arms import holdout_secret, offer_of
 from disco.operations.audience import ShopData, load_audience
 from disco.operations.backtests import past_forecasts
 from disco.operations.contacts import contacted
@@ -102,7 +102,16 @@ def plan_frontier(
     past = past_forecasts(
         store, learned=belief.basket.campaigns, as_of=plan.customers.as_of, personal=belief.head is not None
     )
-    basis = Basis(audience=loaded.audience, belief=belief, past=past, currency=store.locale.currency, engine=engine)
+    with store.reading() as transaction:
+        secret = holdout_secret(transaction, plan)
+    basis = Basis(
+        audience=loaded.audience,
+        belief=belief,
+        past=past,
+        currency=store.locale.currency,
+        secret=secret,
+        engine=engine,
+    )
     return frontier_of(basis, plan, notes=loaded.notes, revenue_weights=revenue_weights, budgets=budgets, cap=cap)
 
 

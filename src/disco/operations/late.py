@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from disco.allocation import decide_late
 from disco.campaign import Belief, expected_costs, values_of
 from disco.operations import campaign_evidence
-from disco.operations.arms import split
+from disco.operations.arms import arms_of, holdout_secret
 from disco.operations.audience import ShopData, load_audience
 from disco.operations.codes import CodePool, codes_for, read_pool, sent_codes
 from disco.operations.contacts import contacted, contacted_by_campaigns
@@ -277,7 +277,7 @@ def _decisions(
     # what is kept of a code given: a row's and a depth's figures depend on no other (but `monotone`, in both alike)
     full_prices = belief.basket.expected_full_price(audience.context, depths)
     rates = np.broadcast_to(belief.rates(audience, depths), full_prices.shape)
-    arms = split(audience.ids, control=0.0, holdout=plan.holdout.share, seed=plan.seed, campaign=plan.campaign)
+    arms = arms_of(plan, audience.ids, secret=holdout_secret(transaction, plan), late=True)
     budget, by_segment = tally.budget_left(solution), tally.segments_left(solution)
     left = transaction.decisions.reserve(plan.campaign)
     in_reserve = [_UNLIMITED if (codes := left[depth]) is None else codes for depth in solution.depths]

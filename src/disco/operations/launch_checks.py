@@ -95,8 +95,9 @@ def _kept(record: PlanRecord, approval: PlanApproval, store: Store) -> LaunchChe
 def _draft(record: PlanRecord, draft: Draft | None) -> Iterator[LaunchCheck]:
     if draft is None:
         return
+    lasting = record.plan.holdout.lasting  # what a draft without the key became by the shop's setting
     try:
-        is_same = not any(changed_settings(record.plan, read_plan(draft.plan)))
+        is_same = not any(changed_settings(record.plan, read_plan(draft.plan, lasting_holdout=lasting)))
     except PlanError:
         is_same = False  # a plan that was saved can be read, so the draft has been changed
     if not is_same:

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from disco.campaign import Belief
 from disco.operations.approvals import refuse_unapproved
+from disco.operations.arms import HOLDOUT_INPUT, holdout_inputs, holdout_secret
 from disco.operations.audience import ShopData, load_audience, sources_of
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.codes import codes_for, read_pool, sent_codes
@@ -193,7 +194,12 @@ def _launch(
             _refuse_changed(planned, {**inputs, **_inputs_within(transaction, planned, prior)})
             named = None if planned.version is None else transaction.beliefs.version(planned.version)
             belief = None if named is None else belief_of(named)
-            refuse_unproved(planned, customers=record.summary.customers, belief=belief)
+            refuse_unproved(
+                planned,
+                customers=record.summary.customers,
+                belief=belief,
+                secret=holdout_secret(transaction, plan),
+            )
             decisions, again = _write(store, transaction, planned, clock=clock, pool=pool, secret=secret), False
             told = {"campaign": plan.campaign, "plan_id": record.plan_id, "customers": decisions.num_rows}
             tell(transaction, Event.CAMPAIGN_LAUNCHED, told, actor=store.actor, now=clock.now())
@@ -233,6 +239,7 @@ def _inputs_within(transaction: Transaction, planned: Planned, prior: Belief | N
     now |= contact_inputs(
         transaction, planned.plan, planned.decisions["customer_id"].cast(pa.string()).combine_chunks()
     )
+    now |= holdout_inputs(planned.plan, holdout_secret(transaction, planned.plan))
     if LOCALE_INPUT in planned.inputs or transaction.locale.fingerprint():
         now[LOCALE_INPUT] = transaction.locale.fingerprint()
     if planned.network != planned.inputs.get("network", planned.network):
@@ -259,6 +266,7 @@ def _refuse_changed(planned: Planned, inputs: Mapping[str, str]) -> None:
             "network": "context network",
             "snapshot": "features of all customers",
             "contact": "codes of other campaigns",
+            HOLDOUT_INPUT: "secret of the lasting holdout",
             LOCALE_INPUT: f"currency or time zone (planned in {_locale_words(planned)})",
             "program_version": f"program version (planned with {kept.get('program_version', 'none')})",
         }

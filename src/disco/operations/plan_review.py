@@ -358,6 +358,8 @@ def changed_settings(first: Plan, second: Plan) -> Iterator[ChangedSetting]:
 def content_of(plan: Plan) -> dict[str, Any]:
     """A plan as the content of a file, in JSON's types, without what is as it would be anyway."""
     read: dict[str, Any] = json.loads(plan.model_dump_json(by_alias=True, exclude_defaults=True))
+    if plan.holdout.share:  # a shop's setting would answer where a copy does not
+        read["holdout"]["lasting"] = plan.holdout.lasting
     return read
 
 

@@ -161,6 +161,8 @@ def open_audience(
     past = past_forecasts(
         store, learned=belief.basket.campaigns, as_of=plan.customers.as_of, personal=belief.head is not None
     )
+    with store.reading() as transaction:  # whoever moves limits may also make the holdout lasting
+        secret = transaction.decisions.holdout_secret()
     opened = OpenAudience(
         key=key,
         about=about(plan),
@@ -169,6 +171,7 @@ def open_audience(
             belief=belief,
             past=past,
             currency=store.locale.currency,
+            secret=secret,
             engine=engine,
             memo=Memo(tables=True),
         ),

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from disco.campaign import Belief
+from disco.operations.arms import holdout_inputs, holdout_secret
 from disco.operations.audience import ShopData, label_inputs, load_audience, sources_of
 from disco.operations.backtests import past_forecasts
 from disco.operations.codes import read_pool
@@ -213,6 +214,8 @@ def plan_campaign(
     shown among the warnings. sources: hashes of the files the inputs come from; equal ones spare a rebuild at launch.
     left_out: by key of the plan, eligible customers who are not in the audience.
     """
+    with store.reading() as transaction:
+        secret = holdout_secret(transaction, plan)
     basis = Basis(
         audience=audience,
         belief=belief,
@@ -223,6 +226,7 @@ def plan_campaign(
             personal=belief.head is not None,
         ),
         currency=store.locale.currency,
+        secret=secret,
         engine=engine,
     )
     tell(report, 0, None, "deciding")
@@ -237,6 +241,7 @@ def plan_campaign(
         **inputs_of_locale(store.locale),
         **inputs_of_program(plan, customers=len(audience), segment_sizes=decided.groups.segment_sizes),
         **_contacts(store, plan, audience),
+        **holdout_inputs(plan, secret),
     }
     return Planned(
         plan=plan,

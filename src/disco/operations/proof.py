@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from disco.campaign import Belief
 from disco.features.snapshot import snapshot_of
-from disco.operations.arms import offer_of, reserve_of, segment_reserve, share_offers, split
+from disco.operations.arms import arms_of, offer_of, reserve_of, segment_reserve, share_offers
 from disco.operations.audience import label_hashes
 from disco.operations.planned import ARMS, Planned, coded_rows, segment_sizes, segments_of
 from disco.records.arrays import Flags, Integers, Vector
@@ -31,13 +31,16 @@ from disco.records.wording import counted, money
 _ROUNDING = 1e-9  # relative; sums of the same figures in another order
 
 
-def refuse_unproved(planned: Planned, *, customers: int, belief: Belief | None = None) -> None:
+def refuse_unproved(
+    planned: Planned, *, customers: int, belief: Belief | None = None, secret: bytes | None = None
+) -> None:
     """StateError where a plan's tables contradict the plan; `customers` is the number that its summary states.
 
     belief: of the version that decided; without one, chances to buy that differ between customers are only looked at.
+    secret: of lasting holdouts.
     """
-    figures = partial(_figures, belief=belief)
-    for look in (_rows, _customers, _arms, _depths, _limits, figures):  # each relies on those before it
+    arms, figures = partial(_arms, secret=secret), partial(_figures, belief=belief)
+    for look in (_rows, _customers, arms, _depths, _limits, figures):  # each relies on those before it
         found = list(look(planned, customers))
         if found:
             raise StateError(
@@ -87,16 +90,10 @@ def _customers(planned: Planned, _: int) -> Iterator[str]:
             yield "the features carry another snapshot than that planned"
 
 
-def _arms(planned: Planned, _: int) -> Iterator[str]:
+def _arms(planned: Planned, _: int, *, secret: bytes | None) -> Iterator[str]:
     """Groups as the split by hash gives them, and as the summary counts them."""
-    plan, found = planned.plan, _arm_numbers(planned.decisions)
-    arms = split(
-        planned.decisions["customer_id"],
-        control=plan.control.share,
-        holdout=plan.holdout.share,
-        seed=plan.seed,
-        campaign=plan.campaign,
-    )
+    found = _arm_numbers(planned.decisions)
+    arms = arms_of(planned.plan, planned.decisions["customer_id"], secret=secret)
     wrong = found != np.select([arms[arm] for arm in ARMS], range(len(ARMS)))
     if wrong.any():
         first = planned.decisions["arm"].filter(pa.array(wrong))[0].as_py()

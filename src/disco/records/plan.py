@@ -193,6 +193,17 @@ class ArmSection(_Section):
     share: Share = 0.0
 
 
+def _is_false(value: object) -> bool:
+    return value is False
+
+
+class HoldoutSection(ArmSection):
+    """Customers who get no code, drawn anew for every campaign, or the same people in every one (`lasting`)."""
+
+    # absent from the JSON of a plan without it, as `export` is
+    lasting: Annotated[bool, Field(strict=True)] = Field(default=False, exclude_if=_is_false)
+
+
 def _read_start(value: object) -> date | datetime:
     """A day, or a day and a time of day; midnight is the day."""
     if isinstance(value, str):
@@ -404,7 +415,7 @@ class Plan(_Section):
     contact: ContactSection | None = None
     policy: PolicySection = PolicySection()
     control: ArmSection = ArmSection()
-    holdout: ArmSection = ArmSection()
+    holdout: HoldoutSection = HoldoutSection()
     reserve: ArmSection = ArmSection()
     valid: ValiditySection
     codes: CodesSection = CodesSection()
@@ -498,10 +509,13 @@ class Plan(_Section):
         return found
 
 
-def read_plan(content: object, *, file: str = "plan", currency: Currency | None = None) -> Plan:
+def read_plan(
+    content: object, *, file: str = "plan", currency: Currency | None = None, lasting_holdout: bool = False
+) -> Plan:
     """A plan from parsed YAML or JSON; every problem at once in a PlanError.
 
-    currency: of the shop; amounts must not be finer than its minor unit. None: any amount.
+    currency: of the shop; amounts must not be finer than its minor unit. None: any amount. lasting_holdout: whether a
+    holdout is lasting where the plan does not say; the setting `holdout` of the shop.
 
     >>> read_plan({"campaign": "x", "depths": {20: {}}}, file="plan.yaml")
     Traceback (most recent call last):
@@ -511,6 +525,8 @@ def read_plan(content: object, *, file: str = "plan", currency: Currency | None 
     """
     try:
         plan = Plan.model_validate(content)
+        if lasting_holdout and plan.holdout.share and "lasting" not in plan.holdout.model_fields_set:
+            plan = plan.model_copy(update={"holdout": HoldoutSection(share=plan.holdout.share, lasting=True)})
         problems = _impractical(plan, file, currency)
         if not problems:
             return plan

@@ -433,6 +433,9 @@ class DecisionRepository(Protocol):
     def secret(self) -> bytes:
         """The key of the codes' HMAC: 32 random bytes, made with the database. StateError where it is not those."""
 
+    def holdout_secret(self) -> bytes:
+        """The key that draws lasting holdouts: 32 random bytes, made once. StateError where it is not those."""
+
 
 class ContextRepository(Protocol):
     """The contexts that decisions were made from, per context network, and the features behind them."""

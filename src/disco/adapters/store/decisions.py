@@ -49,6 +49,7 @@ from disco.records.errors import InputError, StateError
 from disco.records.kept import DECISIONS, LABELS, Told
 
 CODE_SECRET_NAME = "codes"  # nosec B105
+HOLDOUT_SECRET_NAME = "holdout"  # nosec B105
 _LATE = pa.schema([field for field in (*DECISIONS, *LABELS) if field.name in late_decisions.c])
 _TOLD_CELLS = ("customer_id", "depth", "code", "known")
 _TOLD = f"SELECT {', '.join(_TOLD_CELLS)} FROM late_decisions WHERE campaign_number = ?"
@@ -58,7 +59,7 @@ _NUMBER = "campaign_number"
 _OF_CAMPAIGN = "(SELECT number FROM campaigns WHERE campaign = ?)"
 _SECRET_CELLS = ("name", "value", "seal")
 _SECRETS = f"SELECT {', '.join(_SECRET_CELLS)} FROM secrets"
-_OTHER_SECRETS = ("forgotten", "pseudonyms", "forgotten customers")
+_OTHER_SECRETS = (HOLDOUT_SECRET_NAME, "forgotten", "pseudonyms", "forgotten customers")
 _LAST_ROW = "SELECT max(row) FROM late_decisions WHERE campaign_number = ?"
 # codes − 1 of "no limit" is still null: no limit
 _TAKE_CODES = (
@@ -382,6 +383,9 @@ class SqlDecisions:
 
     def secret(self) -> bytes:
         return secret_of(self._session, CODE_SECRET_NAME)
+
+    def holdout_secret(self) -> bytes:
+        return secret_of(self._session, HOLDOUT_SECRET_NAME)
 
     def _add_pooled(self, number: int, codes: "pa.Array | pa.ChunkedArray") -> None:
         """Record codes of a pool as taken; the unique index refuses a code that another campaign has taken."""

@@ -15,7 +15,7 @@ from disco.adapters.store import schema
 from disco.adapters.store.append_only import create_triggers, is_own_trigger, missing_triggers
 from disco.adapters.store.artefacts import FolderArtefacts
 from disco.adapters.store.database import Database
-from disco.adapters.store.decisions import CODE_SECRET_NAME
+from disco.adapters.store.decisions import CODE_SECRET_NAME, HOLDOUT_SECRET_NAME
 from disco.adapters.store.forgotten import SALT_NAME
 from disco.adapters.store.journal import PSEUDONYM_NAME, SCHEMA_SUBJECT, append_own
 from disco.adapters.store.opening import (
@@ -272,13 +272,13 @@ def _revision(connection: sa.Connection) -> Iterator[Diagnosis]:
 def _secrets(connection: sa.Connection) -> Iterator[Diagnosis]:
     """That they are there; their seals are compared with everything else's."""
     there = set(connection.execute(sa.select(schema.secrets.c.name)).scalars())
-    missing = sorted({CODE_SECRET_NAME, SALT_NAME, PSEUDONYM_NAME} - there)
+    missing = sorted({CODE_SECRET_NAME, HOLDOUT_SECRET_NAME, SALT_NAME, PSEUDONYM_NAME} - there)
     yield Diagnosis.of(
         "secrets",
         "database",
         not missing,
         f"no secret {', '.join(missing)}" if missing else "all there",
-        expected="the keys of the codes, of forgotten customers and of pseudonyms",
+        expected="the keys of the codes, of lasting holdouts, of forgotten customers and of pseudonyms",
         fix=RESTORE,
     )
 

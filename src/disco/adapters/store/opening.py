@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from disco.adapters.store import schema
 from disco.adapters.store.database import Database, Statement, ask_all
-from disco.adapters.store.decisions import CODE_SECRET_NAME
+from disco.adapters.store.decisions import CODE_SECRET_NAME, HOLDOUT_SECRET_NAME
 from disco.adapters.store.forgotten import SALT_NAME
 from disco.adapters.store.journal import PSEUDONYM_NAME, append_own, last_within
 from disco.adapters.store.seals import sealed
@@ -31,7 +31,7 @@ from disco.records.ports import Artefacts
 
 _SECRET_BYTES = 32
 _REVISION_IN = f"SELECT version_num FROM {schema.REVISIONS}"
-KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
+KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
 _CONFLICTS = ("40001", "40P01")  # PostgreSQL's codes of a serialization failure and of a deadlock
 UPGRADE = "Back up the database and the folders beside it, then run `disco db upgrade`."
 _ANOTHER_DATABASE = "Name another database in disco.yaml (database_url)."
@@ -183,6 +183,7 @@ def upgrade(
             return before, before
         migrate(connection, database, artefacts=artefacts, plans=plans, without_plans=without_plans)
         # the secret of the codes is made with the tables and never again: other codes would come from another one
+        _make_secret(connection, HOLDOUT_SECRET_NAME)
         _make_secret(connection, SALT_NAME)
         _make_secret(connection, PSEUDONYM_NAME)
         if before is None:

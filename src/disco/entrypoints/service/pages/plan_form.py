@@ -192,7 +192,12 @@ def _value(plan: Mapping[str, Any], name: str) -> object:
 
 
 _SHOWN = {name.partition(".")[0] for name in (*_TEXTS, *_NUMBERS)} | {"depths"}
-_SHOWN_PARTS = {name for name in (*_TEXTS, *_NUMBERS) if "." in name} | {"segments.limits"}
+_SHOWN_PARTS = {name for name in (*_TEXTS, *_NUMBERS) if "." in name} | {"segments.limits", "holdout.lasting"}
+
+
+def holdout_words(plan: Mapping[str, Any], *, lasting: bool) -> str:
+    """Who is in the holdout of a draft; lasting: what the shop's setting says where the draft does not."""
+    return "The same people in every campaign." if _section(plan, "holdout").get("lasting", lasting) is True else ""
 
 
 def other_keys(plan: Mapping[str, Any]) -> tuple[str, ...]:

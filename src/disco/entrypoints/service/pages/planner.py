@@ -114,6 +114,7 @@ class PlannerPage(Page):
     segments: tuple[SegmentRow, ...] = ()
     other_keys: tuple[str, ...] = ()
     """Keys of the plan that have no field; they are kept."""
+    holdout_words: str = ""
     shown: ShownFigures | None = None
     is_earlier: bool = False
     """Whether the figures are those of earlier limits."""
@@ -423,6 +424,7 @@ def _page(
         depths=plan_form.depth_rows(draft.plan),
         segments=plan_form.segment_rows(draft.plan),
         other_keys=plan_form.other_keys(draft.plan),
+        holdout_words=plan_form.holdout_words(draft.plan, lasting=shop.settings.holdout.lasting),
         shown=shown,
         is_earlier=shown is not None and not is_now,
         is_waiting=not asked and not (is_now and opened is not None),
