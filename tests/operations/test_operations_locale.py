@@ -193,12 +193,13 @@ def test_times_that_name_a_zone_become_those_of_the_shop():
 def test_a_recall_late_in_the_evening_matures_by_the_day_of_the_shop(opened):
     shop = opened(EURO)
     shop.launch()
-    recall(shop.store, "spring", clock=shop.clock, at=datetime(2027, 2, 20, 23, 30, tzinfo=UTC))
+    evening = datetime(2027, 3, 10, 23, 30, tzinfo=UTC)
+    recall(shop.store, "spring", clock=type(shop.clock)(evening + timedelta(days=1)), at=evening)
     with shop.store.reading() as transaction:
         record = transaction.plans.campaign("spring")
-    assert (record.recalled_at.date(), record.recalled_at.hour) == (date(2027, 2, 21), 0)
-    assert record.matures_on == date(2027, 2, 24)
-    assert "was recalled on 21 Feb 2027" in " ".join(read_out(shop.store, "spring", as_of=shop.after).words)
+    assert (record.recalled_at.date(), record.recalled_at.hour) == (date(2027, 3, 11), 0)
+    assert record.matures_on == date(2027, 3, 14)
+    assert "was recalled on 11 Mar 2027" in " ".join(read_out(shop.store, "spring", as_of=shop.after).words)
 
 
 def test_campaigns_are_listed_with_the_hour_that_their_plans_have(opened):

@@ -1,7 +1,7 @@
 """A recall: unused codes become invalid and are listed, what was bought before counts, no code counts as unused."""
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +9,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
+from disco.adapters.store import CampaignStore
 from disco.operations import campaign_evidence, recalling
 from disco.operations import launching as states
 from disco.operations.audit import audit
@@ -17,13 +18,14 @@ from disco.operations.campaign_list import list_campaigns
 from disco.operations.explaining import explain
 from disco.operations.exporting import export
 from disco.operations.late import decide_late_arrivals
+from disco.operations.launching import launch
 from disco.operations.learning import learn_campaigns, rebuild
 from disco.operations.ledger import ingest, revert
-from disco.operations.recalling import recall
+from disco.operations.recalling import CLOCK_TOLERANCE, recall
 from disco.operations.repair import repair_campaigns
 from disco.operations.results import AllResults, read_out
 from disco.records.errors import InputError, ReportError, StateError
-from disco.records.life import Phase
+from disco.records.life import Disposition, Phase
 
 MOMENT = datetime(2027, 3, 11, 15, tzinfo=UTC)
 
@@ -341,3 +343,47 @@ def test_a_shared_code_is_listed_once_without_a_customer_however_many_have_used_
 def test_a_shared_code_that_nobody_was_sent_is_not_listed(shop):
     shop.launch(shop.plan(codes={"shared": {0.3: "SPRING30"}}, depths={0.1: {"at_most": 50}, 0.3: {"at_most": 0}}))
     assert "SPRING30" not in take_back(shop).to_arrow()["code_id"].to_pylist()
+
+
+# ---- time that goes backwards
+
+
+def counted(shop):
+    with shop.store.reading() as transaction:
+        return transaction.ledger.outcomes("spring", dispositions=(Disposition.APPLIED,)).num_rows
+
+
+def test_a_recall_before_the_launch_is_refused_and_sets_no_purchase_aside(shop, launched):
+    receive(shop, shop.sent(launched)[:5])
+    long_ago, before = datetime(1970, 1, 1, tzinfo=UTC), shop.clock.now() - CLOCK_TOLERANCE
+    for at in (long_ago, before - timedelta(seconds=1)):
+        with pytest.raises(InputError, match="expected a moment from 2027-03-08 15:00 UTC on"):
+            take_back(shop, at=at)
+    with pytest.raises(InputError, match="Correct the clock of this machine"):
+        recall(shop.store, "spring", clock=Clock(long_ago))
+    assert counted(shop) == 5
+    assert take_back(shop, at=before, dry_run=True).recalled_at == before  # clocks of two machines may differ
+
+
+def test_a_clock_before_the_last_entry_of_the_journal_recalls_nothing(tmp_path, make_shop):
+    journal = Clock(MOMENT)
+    store = CampaignStore(f"sqlite:///{tmp_path / 'own.db'}", tmp_path / "artefacts", clock=journal)
+    shop = make_shop(store)
+    receive(shop, shop.sent(shop.launch())[:5])
+    behind = MOMENT - CLOCK_TOLERANCE
+    with pytest.raises(StateError, match=r"the last entry of the journal is of 2027-03-11 15:00 UTC.*--as-of"):
+        recall(store, "spring", clock=Clock(behind - timedelta(seconds=1)))
+    assert counted(shop) == 5
+    assert recall(store, "spring", clock=Clock(behind), dry_run=True).set_aside == 0
+    # a day that somebody names may lie before the last entry: the clock says nothing about it
+    assert recall(store, "spring", clock=Clock(), at=datetime(2027, 3, 9, tzinfo=UTC)).set_aside == 5
+    store.close()
+
+
+def test_codes_launched_after_their_time_are_recalled_by_their_own_dates(shop):
+    """A simulated shop launches campaigns of the past."""
+    now = datetime(2028, 1, 1, tzinfo=UTC)
+    launch(shop.store, shop.planned(), clock=Clock(now), secret=shop.secret)
+    with pytest.raises(InputError, match="expected a moment from 2027-03-08 00:00 UTC on"):
+        recall(shop.store, "spring", clock=Clock(now), at=datetime(2027, 3, 7, tzinfo=UTC))
+    recall(shop.store, "spring", clock=Clock(now), at=datetime(2027, 3, 9, tzinfo=UTC))

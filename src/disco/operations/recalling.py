@@ -5,7 +5,7 @@ campaign's codes no longer count for engagement, used or not (`campaign_evidence
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +21,9 @@ from disco.records.locale import Locale
 from disco.records.ports import Clock, Store, Transaction
 from disco.records.result import NotInJson, TableResult
 from disco.records.wording import moment_text
+
+CLOCK_TOLERANCE = timedelta(minutes=5)
+"""By how much the clocks of two machines may differ: more is a wrong clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -78,6 +81,8 @@ def recall(
         if not again:
             moment = clock.now() if at is None else at
             _refuse(record, moment, now=clock.now(), locale=store.locale)
+            if at is None:
+                _refuse_clock(transaction, moment)
             transaction.plans.recall(campaign, at=moment)
             record = transaction.plans.campaign(campaign)
             _count_again(transaction, record)
@@ -102,6 +107,33 @@ def _refuse(record: CampaignRecord, moment: datetime, *, now: datetime, locale: 
     if moment > now:
         expected = f"a moment that has passed, at most {moment_text(now, locale)}"
         raise InputError("moment of the recall", found=moment_text(moment, locale), expected=expected)
+    first = _first_use(record, locale)
+    if moment < first - CLOCK_TOLERANCE:
+        raise InputError(
+            "moment of the recall",
+            found=moment_text(moment, locale),
+            expected=f"a moment from {moment_text(first, locale)} on, when the first code of it could be used",
+            fix="Correct the clock of this machine or --as-of: every purchase with a code would be set aside.",
+        )
+
+
+def _first_use(record: CampaignRecord, locale: Locale) -> datetime:
+    """No code was used before: the launch. A simulated shop launches codes of the past, which have their own dates."""
+    of_the_past = record.launched_at >= locale.moment(record.plan.valid.closes)
+    return locale.moment(record.plan.valid.opens) if of_the_past else record.launched_at
+
+
+def _refuse_clock(transaction: Transaction, now: datetime) -> None:
+    """Refuse a clock that stands before the last entry of the journal: purchases from then on would be set aside."""
+    last = transaction.journal.last()
+    entries = () if last is None else transaction.journal.entries(after=last[0] - 1, limit=1)
+    if entries and now < entries[0].at - CLOCK_TOLERANCE:
+        clock, written = (moment_text(moment, transaction.locale) for moment in (now, entries[0].at))
+        raise StateError(
+            f"The clock of this machine shows {clock}, but the last entry of the journal is of {written}. A recall at "
+            "this moment would set aside what was bought since",
+            fix="Correct the clock, or name the day of the recall with --as-of.",
+        )
 
 
 def _count_again(transaction: Transaction, record: CampaignRecord) -> None:
