@@ -65,9 +65,9 @@ def _life(store: CampaignStore) -> None:
         transaction.people.add_key(KeyRecord(name="shop", role=Role.VIEWER, **key))
         link = {"token_hash": "ff" * 32, "invited_by": "Anna", "created_at": MOMENT, "expires_at": MOMENT}
         transaction.people.add_invitation(InvitationRecord(name="Ben", role=Role.PLANNER, **link))
-        transaction.approvals.add_maker("plan-1", Actor("Anna", ActorKind.PERSON), at=MOMENT)
+        transaction.approvals.add_maker("plan-of-spring", Actor("Anna", ActorKind.PERSON), at=MOMENT)
         ben = Actor("Ben", ActorKind.PERSON)
-        transaction.approvals.add(ApprovalRecord(plan_id="plan-1", by=ben, approved_at=MOMENT))
+        transaction.approvals.add(ApprovalRecord(plan_id="plan-of-spring", by=ben, approved_at=MOMENT))
         transaction.settings.put("approval", "second_person")
     with store.writing(JOBS, action="test") as transaction:
         made: dict[str, Any] = {"actor": Actor("Anna", ActorKind.PERSON), "created_at": MOMENT}

@@ -20,6 +20,7 @@ DAMAGES: tuple[tuple[str, str, str], ...] = (
     ("the secret is another", "UPDATE secrets SET value = randomblob(32) WHERE name = 'codes'", "secret"),
     ("the secret is text", "UPDATE secrets SET value = 'a secret' WHERE name = 'codes'", "secrets"),
     ("the secret has another name", "UPDATE secrets SET name = 'cods' WHERE name = 'codes'", "secret"),
+    ("the secret of lasting holdouts is gone", "DELETE FROM secrets WHERE name = 'holdout'", "no secret holdout"),
     ("all secrets are gone", "DELETE FROM secrets", "secret"),
     # plans
     ("a cap in a plan", "UPDATE plans SET plan = replace(plan, '0.2', '0.99') WHERE campaign = 'c2'", "c2"),
@@ -42,6 +43,7 @@ DAMAGES: tuple[tuple[str, str, str], ...] = (
     ("contexts that were never written", "UPDATE plans SET contexts = 'nothing' WHERE campaign = 'c3'", "plan"),
     ("features forgotten", "UPDATE plans SET features = NULL WHERE campaign = 'c1'", "c1"),
     ("a plan deleted under its campaign", "DELETE FROM plans WHERE campaign = 'c1'", "c1"),
+    ("a plan that waits, deleted", "DELETE FROM plans WHERE campaign = 'c3'", "missing"),
     ("the plan is bytes", "UPDATE plans SET plan = CAST(plan AS BLOB) WHERE campaign = 'c1'", "plans"),
     # campaigns
     ("an unknown state", "UPDATE campaigns SET state = 'dancing' WHERE campaign = 'c1'", "c1"),

@@ -298,6 +298,13 @@ _SINGLE = (
     ("webhook", schema.webhooks, ("id",)),
 )
 _OF_0003 = 4
+# plans that somebody made or approved and that are gone: `disco prune` removes a plan with its makers and approvals
+_GONE = sa.union(
+    *(
+        sa.select(table.c.plan_id).where(table.c.plan_id.not_in(sa.select(schema.plans.c.plan_id)))
+        for table in (schema.plan_makers, schema.approvals)
+    )
+)
 
 
 class SqlSeals:
@@ -351,6 +358,8 @@ class SqlSeals:
         for row in active:
             if row["seal"] != row_seal("active", row, _last_version(self._connection)):
                 yield _broken_seal(Sealed.ACTIVE, row["number"], _CHANGED)
+        for plan_id in sorted(map(str, self._connection.execute(_GONE).scalars())):
+            yield _broken_seal(Sealed.PLAN, plan_id, "missing")
         for what, column, owner in (
             (Sealed.OUTCOME_ROWS, schema.outcomes.c.batch_number, schema.batches),
             (Sealed.POOL_ROWS, schema.pool_codes.c.campaign_number, schema.campaigns),
