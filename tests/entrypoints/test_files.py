@@ -1,10 +1,12 @@
 """Files at the door: keys given twice are refused, and what is no YAML."""
 
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from disco.entrypoints.files import read_yaml
+from disco.entrypoints.new_shop import TEMPLATES
 from disco.records.errors import FileFormatError, PlanError
 from disco.records.plan import read_plan
 
@@ -64,3 +66,24 @@ def test_a_value_of_ten_megabytes_is_cut_in_the_message(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"x… \(10,000,002 characters\)") as refused:
         read_plan(content)
     assert len(str(refused.value)) < 2000
+
+
+@pytest.mark.parametrize(
+    "text", ["1:30:00", "1_000", "0777", "0b11", "0x1F", "1:30.5", "1_0.5", "yes", "no", "On", "off", "=", "9" * 101]
+)
+def test_only_decimal_numbers_and_true_and_false_are_more_than_text(tmp_path: Path, text: str) -> None:
+    assert read_yaml(yaml_file(tmp_path, f"a: {text}\n{text}: 1")) == {"a": text, text: 1}
+
+
+def test_decimal_numbers_days_and_truths_are_read(tmp_path: Path) -> None:
+    content = "[0, -5, +5, 10000, 0.10, -1.5, .5, 1.5e+3, true, False, 2027-03-08, null, ~]"
+    expected = [0, -5, 5, 10000, 0.1, -1.5, 0.5, 1500.0, True, False, date(2027, 3, 8), None, None]
+    assert read_yaml(yaml_file(tmp_path, content)) == expected
+
+
+@pytest.mark.parametrize("seed", ["1:30:00", "0x" + "f" * 4000, "9" * 5000, "1" + "0" * 20])
+def test_a_seed_that_is_no_usual_number_is_refused_by_name(tmp_path: Path, seed: str) -> None:
+    content = read_yaml(TEMPLATES / "plan.yaml") | read_yaml(yaml_file(tmp_path, f"seed: {seed}"))
+    with pytest.raises(PlanError, match=r"plan, seed: found .* expected a whole number") as refused:
+        read_plan(content)
+    assert len(str(refused.value)) < 500

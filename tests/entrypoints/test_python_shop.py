@@ -2,7 +2,7 @@
 
 import json
 import re
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +14,7 @@ from disco.adapters.store import CampaignStore
 from disco.belief import DistanceToDepth, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
 from disco.entrypoints.config import ShopSettings
 from disco.entrypoints.python import Shop
-from disco.records.errors import InputError
+from disco.records.errors import InputError, StateError
 
 
 def configured(folder: Path, **settings: object) -> Shop:
@@ -53,6 +53,14 @@ def test_scale_forgetting_and_engagement_reach_the_belief(tmp_path: Path) -> Non
 def test_an_option_of_another_encoding_is_refused(tmp_path: Path, encoding: dict[str, object], named: str) -> None:
     with pytest.raises(InputError, match=named):
         configured(tmp_path, model={"encoding": encoding}).prior()
+
+
+@pytest.mark.parametrize("year", [1899, 9000, 9999])
+def test_a_clock_at_the_ends_of_the_calendar_is_named(tmp_path: Path, year: int) -> None:
+    shop = Shop.open(tmp_path, now=datetime(year, 12, 31, 23, 59, tzinfo=UTC))
+    for ask in (shop.clock.today, shop.results, lambda: shop.create_key(name="x", role="viewer")):
+        with pytest.raises(StateError, match=rf"The clock shows {year}-12-31, and only days from 1900 to 8999"):
+            ask()
 
 
 def test_a_missing_network_says_how_to_train_one(tmp_path: Path) -> None:

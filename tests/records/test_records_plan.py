@@ -171,6 +171,20 @@ def test_the_number_of_depths_is_bounded():
     assert len(read_plan(content(depths=offered)).offered) == 64
 
 
+@pytest.mark.parametrize(
+    ("place", "more"),
+    [
+        ("customers.as_of", {"customers": {"as_of": "0001-01-01"}}),
+        ("valid.from", {"valid": {"from": "9999-11-30T08:00", "days": 14}}),
+        ("seed", {"seed": 10**20}),
+        ("valid.days", {"valid": {"from": "2027-03-08", "days": 16**5000}}),
+    ],
+)
+def test_days_and_numbers_at_the_ends_of_what_can_be_counted_are_refused_by_name(place, more):
+    assert f"plan.yaml, {place}: found " in refusal(**more)
+    assert read_plan(content(seed=2**64 - 1)).seed == 2**64 - 1
+
+
 def test_a_plan_that_was_kept_with_such_depths_can_still_be_read():
     kept = read_plan(content()).model_dump(mode="json", by_alias=True)
     assert Plan.model_validate({**kept, "depths": {"0.0005": {}}}).offered == (0.0005,)

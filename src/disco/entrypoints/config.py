@@ -21,6 +21,7 @@ from disco.records.currency import read_currency
 from disco.records.errors import InputError, MissingPartError, PlanError, Problem, UsageError
 from disco.records.locale import Locale, read_time_zone
 from disco.records.people import ApprovalRule, Role
+from disco.records.quoting import as_given
 from disco.records.refusals import expected_of
 from disco.records.table_format import (
     CsvFormat,
@@ -422,10 +423,10 @@ def _problem(detail: Any, origin: Mapping[str, str]) -> Problem:
         return Problem("unknown_setting", origin[name], "", f"the setting {key}", f"one of {', '.join(known)}", fix)
     refused = detail.get("ctx", {}).get("error")
     if isinstance(refused, InputError):
-        found = repr(detail["input"]) if isinstance(detail["input"], str | int) else str(refused.found)
+        found = as_given(detail["input"]) if isinstance(detail["input"], str | int) else str(refused.found)
         place, expected = f"{origin[name]}, {key}", str(refused.expected)
         return Problem("setting", place, "", found, expected, refused.fix or "")
-    found, expected = repr(detail["input"]), expected_of(detail)
+    found, expected = as_given(detail["input"]), expected_of(detail)
     return Problem("setting", f"{origin[name]}, {key}", "", found, expected, "Correct the value.")
 
 

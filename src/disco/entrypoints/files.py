@@ -1,10 +1,19 @@
 """Files at the door: YAML in which no key is given twice and aliases stay small, and lists of customers."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 from disco.records.errors import FileFormatError, InputError
 
+_TAG = "tag:yaml.org,2002:"
+_NUMBERS = {
+    f"{_TAG}int": re.compile(r"[-+]?(?:0|[1-9][0-9]{0,99})$"),  # a longer one is no number that anybody means
+    f"{_TAG}float": re.compile(
+        r"(?:[-+]?[0-9]+\.[0-9]*(?:[eE][-+][0-9]+)?|\.[0-9]+(?:[eE][-+][0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+    ),
+}
 _EXPANSION, _ROOM = 10, 100_000  # the content may be ten times as large as the file, and small files larger
 
 
@@ -32,12 +41,20 @@ def read_yaml(path: Path, *, expected: str = "YAML or JSON in UTF-8") -> Any:
 
 
 def _loader(text: str) -> Any:
-    """PyYAML's, but only true and false are Booleans, as in YAML 1.2: NO is Norway, and `on` may name a column."""
+    """PyYAML's, without what only YAML 1.1 reads as a value of its own; all of it is text.
+
+    Only true and false are Booleans: NO is Norway, and `on` may name a column. Only decimal numbers are numbers:
+    1:30:00 is no number of seconds, 1_000 and 0x1F are refused where a number is needed, and 0777 may be a postal code.
+    """
     import yaml
 
     loader = yaml.SafeLoader(text)
     loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool" or first in "tTfF"]
+        first: [
+            (tag, _NUMBERS.get(tag, pattern))
+            for tag, pattern in resolvers
+            if tag != f"{_TAG}value" and (tag != f"{_TAG}bool" or first in "tTfF")
+        ]
         for first, resolvers in loader.yaml_implicit_resolvers.items()
     }
     return loader

@@ -23,7 +23,7 @@ from disco.entrypoints.files import read_yaml
 from disco.records.arguments import kind_of
 from disco.records.chunks import read_threads
 from disco.records.errors import DiscoError, InputError, ReportError, StateError
-from disco.records.locale import POUNDS_UTC, Locale
+from disco.records.locale import FIRST_YEAR, LAST_YEAR, POUNDS_UTC, Locale
 from disco.records.ports import TableEngine
 from disco.records.private import private_folder, temporary_folder, unfinished_file
 
@@ -84,7 +84,14 @@ class WallClock:
     """How far the time of a simulated shop is behind; it passes there as it does here."""
 
     def now(self) -> datetime:
-        return self.fixed if self.fixed is not None else datetime.now(UTC) - self.behind
+        """StateError at the ends of the calendar, where no expiry and no next day could be computed."""
+        moment = self.fixed if self.fixed is not None else datetime.now(UTC) - self.behind
+        if not FIRST_YEAR <= moment.year <= LAST_YEAR:
+            raise StateError(
+                f"The clock shows {moment:%Y-%m-%d}, and only days from {FIRST_YEAR} to {LAST_YEAR} can be counted",
+                fix="Correct the clock of this machine.",
+            )
+        return moment
 
     def today(self) -> date:
         """The day it is in the shop."""

@@ -25,6 +25,8 @@ from disco.records.currency import Currency
 from disco.records.decisions import SegmentLimits
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError, PlanError, Problem
+from disco.records.locale import FIRST_YEAR, LAST_YEAR
+from disco.records.quoting import as_given
 from disco.records.refusals import expected_of
 
 _MOST_CUSTOMERS = 10**12  # more than there are people, and no sum of limits overflows
@@ -34,6 +36,7 @@ _MOST_DEPTHS = 64  # each costs time and memory per customer
 _MOST_SEGMENTS = 1000
 _SHARED_CODE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 _MOST_CONTACTS = 1000
+_MOST_SEED = 10**20 - 1  # with every 64-bit number
 # keys that came later: where they are absent, a plan keeps its bytes and so its id
 _ADDED = ("segments", "include", "exclude", "contact", "conditions")
 
@@ -536,7 +539,7 @@ def read_plan(
 
 
 def _impractical(plan: Plan, file: str, currency: Currency | None) -> list[Problem]:
-    """Depths and amounts that nobody means. Refused in new plans only: what is kept must stay readable."""
+    """Depths, amounts, days and seeds that nobody means. Refused in new plans only: what is kept must stay readable."""
     found = [
         Problem(
             "value",
@@ -557,6 +560,13 @@ def _impractical(plan: Plan, file: str, currency: Currency | None) -> list[Probl
         if currency is not None and amount is not None and round(amount, currency.digits) != amount:
             expected = f"an amount in {currency.code}, whose smallest is {currency.smallest}"
             found.append(Problem("value", f"{file}, {key}", "", f"{amount}", expected, "Round the amount."))
+    for key, day in {"customers.as_of": plan.customers.as_of, "valid.from": plan.valid.start}.items():
+        if not FIRST_YEAR <= day.year <= LAST_YEAR:
+            expected = f"a day from {FIRST_YEAR} to {LAST_YEAR}"
+            found.append(Problem("value", f"{file}, {key}", "", str(day), expected, "Correct the plan."))
+    if abs(plan.seed) > _MOST_SEED:
+        expected = "a whole number of at most 20 digits"
+        found.append(Problem("value", f"{file}, seed", "", as_given(plan.seed), expected, "Choose a shorter one."))
     if len(plan.offered) > _MOST_DEPTHS:
         fix = "Offer depths that customers can tell apart."
         found.append(
@@ -579,7 +589,7 @@ def _problem(detail: Any, file: str) -> Problem:
         return Problem("unknown", place, "", f"the unknown key {keys[-1]}", f"one of {', '.join(known)}", fix)
     if not key and not isinstance(detail["input"], Mapping):
         return Problem(
-            "format", place, "", repr(detail["input"]), "keys and values", "See the template of `disco init`."
+            "format", place, "", as_given(detail["input"]), "keys and values", "See the template of `disco init`."
         )
     if "; expected " in message:  # our own errors bring found / expected / fix along
         found, rest = message.split("found ", 1)[1].split("; expected ", 1)
@@ -587,7 +597,7 @@ def _problem(detail: Any, file: str) -> Problem:
         return Problem("value", place, "", found, expected, fix)
     expected = expected_of(detail)
     given = detail["input"]
-    found = (str(given) if isinstance(given, date) else repr(given)) if key else "a contradiction"
+    found = (str(given) if isinstance(given, date) else as_given(given)) if key else "a contradiction"
     return Problem("value", place, "", found, expected, "Correct the plan.")
 
 

@@ -2,6 +2,7 @@
 
 import re
 import reprlib
+import sys
 
 MOST_QUOTED = 200  # characters of one value in a message
 
@@ -56,6 +57,18 @@ def quoted(value: object) -> str:
     ("'=1+1'", "{'a': [[[...]]]}")
     """
     return shortened(_SHORT.repr(value))
+
+
+def as_given(value: object) -> str:
+    """The `repr` of a value that somebody gave; whoever shows it shortens it.
+
+    >>> as_given("a"), as_given(16**5000)
+    ("'a'", 'a number of more than 4,300 digits')
+    """
+    try:
+        return repr(value)
+    except ValueError:  # Python does not write out longer ones
+        return f"a number of more than {sys.get_int_max_str_digits():,} digits"
 
 
 def _written_out(found: re.Match[str]) -> str:
