@@ -105,6 +105,7 @@ def test_a_restored_shop_is_the_same_row_by_row(
     assert code == 0, error
     assert "4 campaigns" in out
     before, after = _tables(shop, tmp_path / "before"), _tables(restored, tmp_path / "after")
+    assert "holdout" in before["secrets.arrow"]["name"].to_pylist()  # the same people are held out afterwards
     entries = before["journal.arrow"].num_rows
     assert after["journal.arrow"].slice(0, entries) == before["journal.arrow"]
     assert after["journal.arrow"].slice(entries)["action"].to_pylist() == ["restore"]
