@@ -10,6 +10,7 @@ from planning_drafts import PLAN, drafted
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages import plan_form as planner
+from disco.entrypoints.service.pages.forms import Form
 from disco.operations.drafts import get_draft
 from disco.operations.jobs import claim, finish, submit
 from disco.operations.people import create_key
@@ -507,3 +508,13 @@ def test_a_text_that_is_too_long_is_refused_beside_its_field_and_stays_in_it(pla
     saved = planning.post("/plan/autumn/save", data={**fields_of(planning), "revision": str(revision), **fields})
     assert saved.status_code == 422
     assert planning.get("/api/v1/jobs").json()["items"] == before
+
+
+def test_a_form_keeps_that_a_holdout_is_lasting_and_the_page_says_so() -> None:
+    draft = {"holdout": {"share": 0.05, "lasting": True}}
+    changed = planner.written(draft, Form({"holdout.share": ("3%",)}))
+    assert changed["holdout"] == {"share": "3%", "lasting": True}
+    assert planner.other_keys(draft) == ()
+    assert planner.holdout_words(draft, lasting=False) == "The same people in every campaign."
+    assert planner.holdout_words({"holdout": {"share": 0.05}}, lasting=True) == "The same people in every campaign."
+    assert planner.holdout_words({"holdout": {"lasting": False}}, lasting=True) == ""
