@@ -1,7 +1,8 @@
 """`./run drill service [PART…]`: worker, SIGTERM and SIGKILL while a worker runs jobs, on both databases, at random
 moments (the default); servers, two servers and two workers on one database (service_servers.py); postgres, PostgreSQL
 stopped under load (service_postgres.py); api, hostile input (service_api_drill.py); slow, clients that send slowly or
-without end (service_slow.py); tables, files that unpack to much (service_tables.py).
+without end (service_slow.py); tables, files that unpack to much (service_tables.py); conditions, hostile
+conditions of plans (service_conditions.py).
 
 A campaign is learned, planned and launched by jobs, one after the other. The worker that runs each of them is ended
 again and again, and another one is started. At the end there is one version of the model, one plan and one campaign,
@@ -40,7 +41,7 @@ from disco.operations import jobs
 from disco.operations.audit import audit
 from disco.records.jobs import Job, JobState
 
-PARTS = ("worker", "servers", "postgres", "api", "slow", "tables")
+PARTS = ("worker", "servers", "postgres", "api", "slow", "tables", "conditions")
 DAY = "2025-12-01"
 _SECONDS = 120
 LEASE = timedelta(seconds=1)
@@ -262,6 +263,11 @@ def main() -> None:
         import service_api_drill
 
         if service_api_drill.main(asked.examples):
+            sys.exit(1)
+    if "conditions" in asked.parts:
+        import service_conditions
+
+        if service_conditions.main():
             sys.exit(1)
     broken = []
     if "slow" in asked.parts:

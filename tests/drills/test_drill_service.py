@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from service_conditions import ENDLESS, conditions_drill
 from service_drill import worker_drill
 from service_postgres import postgres_drill
 from service_servers import servers_drill
@@ -51,3 +52,9 @@ def test_slow_clients_keep_nobody_waiting_and_the_server_from_nothing() -> None:
 def test_files_that_unpack_to_much_are_refused_in_little_memory() -> None:
     done = tables_drill(scale=0.2)
     assert not done.problems, "\n".join([*done.problems, *done.rows])
+
+
+def test_a_hostile_condition_of_one_planner_is_noticed_by_nobody_else() -> None:
+    done = conditions_drill(customers=400, seconds=15.0, hostile={"endless": ENDLESS})
+    done.check(timed=False)
+    assert not done.broken, done.table()

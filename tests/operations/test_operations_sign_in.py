@@ -1,7 +1,9 @@
 """Sign-in: passwords and tokens are kept as hashes, guesses are slowed and learn nothing, an administrator remains."""
 
+import resource
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from threading import Barrier, Thread
 
 import pytest
@@ -26,7 +28,7 @@ from disco.operations.sign_in import (
     sign_in_external,
     sign_out,
 )
-from disco.records.errors import AuthenticationError, InputError, NotFoundError, StateError
+from disco.records.errors import AuthenticationError, InputError, NotFoundError, ServiceError, StateError
 from disco.records.people import Actor, ActorKind, Role
 
 NOW = datetime(2027, 3, 1, 9, tzinfo=UTC)
@@ -335,6 +337,32 @@ def test_known_and_unknown_names_take_the_same_work(
         refused(store, clock, name, OTHER)
     assert len(compared) == 4
     assert len({str(extract_parameters(kept)) for kept in compared}) == 1
+
+
+def test_a_lack_of_memory_is_no_wrong_password_and_no_failed_attempt(
+    store: CampaignStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory of this process is bounded while argon2 asks for 64 MB."""
+    admin(store, clock)
+    large = "$argon2id$v=19$m=65536,t=1,p=1$c29tZXNhbHRzb21lc2FsdA$c29tZWhhc2hzb21laGFzaA"
+    is_password, limits = module._is_password, resource.getrlimit(resource.RLIMIT_AS)
+
+    def without_memory(kept: str, given: str) -> bool:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (16 << 20), limits[1]))
+        try:
+            return is_password(large, given)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, limits)
+
+    with monkeypatch.context() as short:
+        short.setattr(module, "_is_password", without_memory)
+        for _ in range(8):  # more than are free before the next one has to wait
+            with pytest.raises(ServiceError, match="not enough memory") as refusal:
+                sign_in(store, name="Anna", password=PASSWORD, clock=clock)
+            assert refusal.value.status == 503
+    assert sign_in(store, name="Anna", password=PASSWORD, clock=clock).name == "Anna"
+    refused(store, clock, "Anna", OTHER)
 
 
 def test_passwords_are_hashed_by_argon2id_as_rfc_9106_asks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,17 +3,21 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from disco.adapters.conditions import Conditions
+from disco.features.eligibility import Question
 from disco.records.errors import FileFormatError, InputError
 from disco.records.locale import Locale
 from disco.records.table_format import PLAIN, TableFormat
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from disco.adapters.tables import FolderTables, SqlTables
     from disco.features import ContextNetwork
     from disco.records.id_list import IdList
@@ -35,6 +39,8 @@ class FolderShopData:
     """What the columns of the tables are called, and how CSV files are written."""
     network_file: Path
     """The file of the context network."""
+    conditions: Conditions = field(default_factory=Conditions)
+    """What evaluates the conditions of plans."""
 
     @property
     def locale(self) -> Locale:
@@ -98,6 +104,10 @@ class FolderShopData:
                     "header.",
                 )
             yield table, source.scan()
+
+    def meeting(self, customers: Any, question: Question) -> "pa.Table":
+        """Who meets a plan's condition, evaluated in a process of its own."""
+        return self.conditions.evaluate(customers, question)
 
     def file_hash(self, name: str, *, setting: str) -> str:
         """Of the content of a file that a plan names, and of how the shop writes files; empty without the file."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from disco.adapters.conditions import Turn
     from disco.adapters.engines import LocalEngine, SparkEngine
     from disco.adapters.shop_data import FolderShopData
     from disco.adapters.store import CampaignStore
@@ -119,6 +120,8 @@ class Shop:
     """The store that every method uses, for a shop that is held open; None: each call opens and closes its own."""
     watch: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     """Called between chunks of heavy work; what it raises ends the work, as for a job that was cancelled."""
+    turn: "Turn | None" = field(default=None, repr=False, compare=False)
+    """What the work holds while others wait; left while a plan's condition is slow."""
     cluster: "SparkEngine | None" = field(default=None, repr=False, compare=False)
     """An engine that was handed in."""
 
@@ -750,14 +753,17 @@ class Shop:
     @property
     def data(self) -> "FolderShopData":
         """The retailer's tables, the files that plans name, and the context network."""
+        from disco.adapters.conditions import Conditions
         from disco.adapters.shop_data import FolderShopData
 
+        caller = "" if self.held_store is None else self.held_store.actor.name
         return FolderShopData(
             folder=self.folder,
             place=self.settings.data_place(self.folder),
             queries=self.settings.queries,
             written=self.settings.written,
             network_file=self.folder / self.settings.context,
+            conditions=Conditions(caller=caller, watch=self.watch, turn=self.turn),
         )
 
     def cache(self, *, keep: bool = True) -> "FeatureCache":

@@ -1,9 +1,11 @@
 """`disco worker`: takes jobs from the database and runs the use cases of the command line, so that bytes are equal.
 
-A job runs in the main thread, beside a thread that prolongs its lease. Cancelling is cooperative: between chunks of
-heavy work, epochs and passes. At SIGTERM the running job gets a time of grace; then it is given back, and the process
-ends at once: every write survives a sudden end, while an exception at any place might leave a lock or a connection
-behind. A worker that is killed says nothing: its lease ends, and the next one runs the job again.
+A job runs in a thread, beside another that prolongs its lease. One job works at a time (`Turn`); a job whose plan has a
+slow condition, which runs in a process of its own, lets jobs of other people go first. Cancelling is cooperative:
+between chunks of heavy work, epochs and passes, and while a condition runs. At SIGTERM the running jobs get a time of
+grace; then they are given back, and the process ends at once: every write survives a sudden end, while an exception at
+any place might leave a lock or a connection behind. A worker that is killed says nothing: its lease ends, and the next
+one runs the job again.
 """
 
 import os
@@ -19,6 +21,7 @@ from secrets import token_hex
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
+from disco.adapters.conditions import Turn
 from disco.entrypoints import bodies
 from disco.entrypoints.sentences import in_words
 from disco.operations import jobs
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 POLL_S = 1.0
 GRACE_S = 20.0
 SCHEDULES_S = 5.0  # between two looks at the schedules
+_MOST_JOBS = 4  # that have begun: one works, and the others wait for a slow condition or their next turn
 _REPORTS_S = 0.5  # between two writings of a job's progress
 _FIRST_RETRY_S = 2.0  # after an error of the database that may pass; doubled with every attempt
 _PASSING = (UnavailableError, ConflictError)
@@ -255,7 +259,10 @@ class _Worker:
     stop: threading.Event | None
     name: str = field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}-{token_hex(3)}")
     ending: bool = False  # a signal asked for the end
-    deadline: float | None = None  # of the running job, by the monotonic clock; it is given back then
+    deadline: float | None = None  # of the running jobs, by the monotonic clock; they are given back then
+    running: dict[str, Job] = field(default_factory=dict)  # jobs that have begun, by id
+    working: threading.Lock = field(default_factory=threading.Lock)  # held by the job that works
+    exiting: threading.Lock = field(default_factory=threading.Lock)
     next_look: float = 0.0  # at the schedules, by the monotonic clock
 
     @property
@@ -263,23 +270,45 @@ class _Worker:
         return cast("CampaignStore", self.shop.held_store)
 
     def run(self, *, until_idle: bool) -> int:
-        done = 0
+        done, threads = 0, list[threading.Thread]()
         with self._signals():
-            while not self._is_ending():
-                try:
-                    self._look_at_schedules()
-                    job = jobs.claim(self.store, worker=self.name, clock=self.shop.clock, lease=self.lease)
-                except _PASSING as error:
-                    self.say(f"the database is not available ({type(error).__name__}); trying again")
-                    job = None
-                if job is not None:
-                    self._run_job(job)
-                    done += 1
-                elif until_idle:
-                    break
-                else:
-                    self._sleep()
+            try:
+                while not self._is_ending():
+                    if len(self.running) >= _MOST_JOBS:
+                        self._sleep()
+                    elif self.working.acquire(timeout=self.poll_s):
+                        job = self._claimed()
+                        if job is not None:
+                            threads = [thread for thread in threads if thread.is_alive()]
+                            threads.append(threading.Thread(target=self._run_job, args=(job,), name=f"job {job.id}"))
+                            threads[-1].start()
+                            done += 1
+                        elif until_idle and not self.running:
+                            break
+                        else:
+                            self._sleep()
+            finally:
+                for thread in threads:
+                    while thread.is_alive():  # a signal is heard between two waits
+                        thread.join(self.poll_s)
         return done
+
+    def _claimed(self) -> Job | None:
+        """A job that begins and holds the turn to work; None: there is none, and the turn is free again."""
+        job = None
+        try:
+            self._look_at_schedules()
+            # of each person one job at most: nobody fills the worker with slow conditions
+            busy = {begun.actor.name for begun in tuple(self.running.values())}
+            job = jobs.claim(self.store, worker=self.name, clock=self.shop.clock, lease=self.lease, not_of=busy)
+        except _PASSING as error:
+            self.say(f"the database is not available ({type(error).__name__}); trying again")
+        finally:
+            if job is None:
+                self.working.release()
+            else:
+                self.running[job.id] = job
+        return job
 
     def _look_at_schedules(self) -> None:
         if time.monotonic() >= self.next_look:
@@ -306,10 +335,10 @@ class _Worker:
     def _run_job(self, job: Job) -> None:
         started = time.monotonic()
         clock, store = self.shop.clock, self.store
-        watch = _Watch(self, job)
+        watch, turn = _Watch(self, job), Turn(self.working, is_held=True)
         try:
             with watch:
-                result = self._result(job, watch)
+                result = self._result(job, watch, turn)
         except _Stopped:
             state = "lost"
             if watch.cancelled:
@@ -318,11 +347,14 @@ class _Worker:
             state = self._failed(job, error)
         else:
             state = "done" if self._settled(lambda: jobs.finish(store, job, result, clock=clock)) else "lost"
+        finally:
+            del self.running[job.id]
+            turn.leave()
         self.say(f"job {job.id} ({job.kind}, attempt {job.attempts}): {state} after {time.monotonic() - started:.1f} s")
 
-    def _result(self, job: Job, watch: "_Watch") -> str:
+    def _result(self, job: Job, watch: "_Watch", turn: Turn) -> str:
         body = bodies.read_body(job.kind, dict(job.body))
-        shop = replace(self.shop, held_store=self.store.by(job.actor), watch=watch.point)
+        shop = replace(self.shop, held_store=self.store.by(job.actor), watch=watch.point, turn=turn)
         result = RUNS[job.kind](shop, body, watch.report)
         _tell_of_check(shop, job, result)
         return result.to_json()
@@ -418,16 +450,23 @@ class _Watch:
                 self._end_at_once()
 
     def _end_at_once(self) -> None:
-        """Give the job back, and end the process in the middle of it."""
+        """Give the running jobs back, and end the process in the middle of them."""
         worker = self._worker
-        back = threading.Thread(
-            target=jobs.give_back, args=(worker.store, self._job), kwargs={"clock": worker.shop.clock}, daemon=True
-        )
-        back.start()
-        back.join(_LAST_WRITE_S)
-        if not self._over.is_set():  # else it was done in the last moment
-            worker.say(f"job {self._job.id} ({self._job.kind}, attempt {self._job.attempts}): given back")
-            os._exit(0)
+        with worker.exiting:
+            given = tuple(worker.running.values())
+            backs = [threading.Thread(target=self._give_back, args=(job,), daemon=True) for job in given]
+            for back in backs:
+                back.start()
+            end = time.monotonic() + _LAST_WRITE_S
+            for back in backs:
+                back.join(max(0.0, end - time.monotonic()))
+            if worker.running:  # else they were done in the last moment
+                for job in given:
+                    worker.say(f"job {job.id} ({job.kind}, attempt {job.attempts}): given back")
+                os._exit(0)
+
+    def _give_back(self, job: Job) -> None:
+        jobs.give_back(self._worker.store, job, clock=self._worker.shop.clock)
 
 
 class _Deliveries:

@@ -7,7 +7,7 @@ features have the same bits for any size of a bucket.
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import date, timedelta
 from os import PathLike
 from pathlib import Path
@@ -183,9 +183,9 @@ def connected(
 
 @contextmanager
 def opened_duckdb(
-    *, threads: int | None = None, memory_limit: str | None = None, time_zone: str = "UTC"
+    *, threads: int | None = None, memory_limit: str | None = None, time_zone: str = "UTC", spills: bool = True
 ) -> Iterator[Any]:
-    """A DuckDB connection in memory that spills to a temporary folder.
+    """A DuckDB connection in memory that spills to a temporary folder, unless `spills` is False.
 
     time_zone: where days begin; times with another zone are cast to the wall clock there. The connection sees what is
     registered with it and no file: formulas and conditions come from outside.
@@ -193,7 +193,7 @@ def opened_duckdb(
     import duckdb
 
     threads = read_threads(threads)
-    with temporary_folder("spill") as spill:
+    with temporary_folder("spill") if spills else nullcontext("") as spill:
         settings: dict[str, Any] = {"threads": threads, "temp_directory": str(spill), "preserve_insertion_order": False}
         if memory_limit is not None:
             settings["memory_limit"] = memory_limit

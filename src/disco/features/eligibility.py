@@ -1,13 +1,14 @@
 """Who meets a plan's condition: an SQL condition on one table of customers, and on nothing else.
 
-The condition comes from a plan file, so its work is bounded: no files, one thread, and limits of time and memory.
+The condition comes from a plan file, so its work is bounded: no files, one thread, limits of time and memory. DuckDB
+cannot interrupt a function within 2,048 rows, so the limits hold for a process of its own (`adapters/conditions.py`).
+It is handed in as a function (`Evaluate`); `rows_where` is what it runs.
 """
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from disco.records.errors import InputError
@@ -15,25 +16,80 @@ from disco.records.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+CONDITION_CPU_SECONDS = 20
+"""Of processor time. A condition on ten million customers takes a few seconds."""
 CONDITION_SECONDS = 60.0
-"""A condition on ten million customers takes a few seconds."""
+"""By the clock, on a machine that has no processor to spare."""
 CONDITION_BYTES = 1 << 30
-"""Memory that DuckDB may use for a condition; the process may grow by twice as much meanwhile."""
-_ONE_AT_A_TIME = threading.Lock()  # a limit of memory belongs to the whole process
-_GRACE_BYTES = 64 << 20  # for the error itself, once the time is over
+"""Memory that DuckDB may use for a condition; its process may take 512 MB beside it."""
+_ROWS_PER_BATCH = 1 << 16
 _LONGEST_SHOWN = 200  # characters of a condition, or of what DuckDB says about it, in a message
+# words and marks by which a condition reaches columns that it does not name, such as COLUMNS(*) or a whole row
+_WHOLE_ROWS = ("*", "#", "&", "customers", "columns", "query")
 
 
-def eligible_ids(customers: Any, condition: str, *, name: str) -> "pa.Array":
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of a table of customers."""
+
+    condition: str
+    """SQL."""
+    columns: Mapping[str, str]
+    """Name in the answer → column that follows customer_id, as text."""
+    time_zone: str
+    """Of the condition's days and times."""
+    most_seconds: float
+    most_cpu_seconds: int
+    most_bytes: int
+    """Of memory."""
+
+    @property
+    def too_slow(self) -> str:
+        """Why a condition that takes too long is refused."""
+        return f"it was not done after {self.most_seconds:g} s"
+
+    @property
+    def too_much_work(self) -> str:
+        """Why a condition that takes too much processor time is refused."""
+        return f"it was not done after {self.most_cpu_seconds:g} s of processor time"
+
+    @property
+    def too_large(self) -> str:
+        """Why a condition that takes too much memory is refused."""
+        return f"it needs more than {self.most_bytes >> 20:,} MB of memory"
+
+    def needs(self, column: str) -> bool:
+        """Whether the answer may depend on a column; True in doubt."""
+        text = self.condition.lower()
+        if column == "customer_id" or column in self.columns.values() or '"' in column:
+            return True
+        return column.lower() in text or any(word in text for word in _WHOLE_ROWS)
+
+
+Evaluate = Callable[[Any, Question], "pa.Table"]
+"""`rows_where` of an Arrow table or dataset, within the limits; RefusedConditionError where there is no answer."""
+
+
+class RefusedConditionError(Exception):
+    """A condition that DuckDB refuses, or that is beyond its limits; the reason in words."""
+
+
+def eligible_ids(customers: Any, condition: str, *, name: str, evaluate: Evaluate) -> "pa.Array":
     """Ids, as text, of the rows that meet the condition.
 
     customers: an Arrow table or dataset with a column customer_id. condition: SQL. name: of the table, for messages.
     """
-    return eligible_customers(customers, condition, name=name)["customer_id"].combine_chunks()
+    return eligible_customers(customers, condition, name=name, evaluate=evaluate)["customer_id"].combine_chunks()
 
 
 def eligible_customers(
-    customers: Any, condition: str, *, name: str, columns: Mapping[str, str] | None = None, time_zone: str = "UTC"
+    customers: Any,
+    condition: str,
+    *,
+    name: str,
+    evaluate: Evaluate,
+    columns: Mapping[str, str] | None = None,
+    time_zone: str = "UTC",
 ) -> "pa.Table":
     """customer_id, as text, of the rows that meet the condition, and these columns of the table as text.
 
@@ -48,7 +104,15 @@ def eligible_customers(
 
     check_column(customers.schema.empty_table(), "customers", "customer_id", file=name)
     known = _known_columns(customers, columns or {}, name=name)
-    found = _rows_where(customers, condition, name=name, columns=known, time_zone=time_zone)
+    question = Question(
+        condition=condition,
+        columns=known,
+        time_zone=time_zone,
+        most_seconds=CONDITION_SECONDS,
+        most_cpu_seconds=CONDITION_CPU_SECONDS,
+        most_bytes=CONDITION_BYTES,
+    )
+    found = _answer(customers, question, name=name, evaluate=evaluate)
     given = found["customer_id"].combine_chunks()
     try:
         check_column(pa.table({"customer_id": given}), "customers", "customer_id", file=name)
@@ -79,96 +143,70 @@ def _known_columns(customers: Any, columns: Mapping[str, str], *, name: str) -> 
     return found
 
 
-def _rows_where(customers: Any, condition: str, *, name: str, columns: Mapping[str, str], time_zone: str) -> "pa.Table":
-    """The ids, in the table's own type, of the rows that meet the condition, and columns as text (setting → column).
-
-    InputError where DuckDB refuses the condition.
-    """
-    import duckdb
-
-    from disco.features.builder import opened_duckdb
+def _answer(customers: Any, question: Question, *, name: str, evaluate: Evaluate) -> "pa.Table":
+    """The ids, in the table's own type, of the rows that meet the condition, and the columns as text."""
     from disco.records.validation import with_columns
     from disco.records.validation.checker import is_rare
 
     rare = [field.name for field in customers.schema if is_rare(field.type)]
     known = [column for column in dict.fromkeys(customers.schema.names) if column not in rare]
-    as_text = [f"CAST({_quoted(column)} AS VARCHAR) AS {_quoted(setting)}" for setting, column in columns.items()]
-    listed = ", ".join(known) + (f" (not {', '.join(rare)}, whose type DuckDB does not have)" if rare else "")
-
-    def refused(reason: str) -> InputError:
-        return InputError(
+    try:
+        return evaluate(with_columns(customers, known), question)
+    except RefusedConditionError as refused:
+        listed = ", ".join(known) + (f" (not {', '.join(rare)}, whose type DuckDB does not have)" if rare else "")
+        raise InputError(
             "customers.eligible",
-            found=f"{condition:.{_LONGEST_SHOWN}}: {reason:.{_LONGEST_SHOWN}}",
+            found=f"{question.condition:.{_LONGEST_SHOWN}}: {refused!s:.{_LONGEST_SHOWN}}",
             expected=f"an SQL condition on the columns {listed} of {name}",
-        )
+        ) from None
 
-    limit = f"{CONDITION_BYTES >> 20}MiB"
-    with opened_duckdb(threads=1, memory_limit=limit, time_zone=time_zone) as connection:
-        connection.register("customers", with_columns(customers, known))
+
+@contextmanager
+def rows_where(
+    customers: Any, question: Question, *, whole: "pa.Schema | None" = None
+) -> Iterator["pa.RecordBatchReader"]:
+    """The answer to a question as a stream, within the limit of memory that DuckDB keeps, and without one of time.
+
+    whole: the schema of the whole table, where customers has fewer columns: messages name the others, too.
+    RefusedConditionError, also while the stream is read.
+    """
+    import duckdb
+    import pyarrow as pa
+
+    from disco.features.builder import opened_duckdb
+
+    as_text = [f"CAST({_quoted(column)} AS VARCHAR) AS {_quoted(name)}" for name, column in question.columns.items()]
+    limit = f"{question.most_bytes >> 20}MiB"
+    with opened_duckdb(threads=1, memory_limit=limit, time_zone=question.time_zone, spills=False) as connection:
         try:
-            with _bounded(connection):
-                rows = connection.table("customers").filter(condition).project(", ".join(["customer_id", *as_text]))
-                return rows.to_arrow_table()
-        except duckdb.InterruptException:
-            raise refused(f"it was not done after {CONDITION_SECONDS:g} s") from None
-        except (MemoryError, duckdb.OutOfMemoryException):
-            raise refused(f"it needs more than {CONDITION_BYTES >> 20:,} MB of memory") from None
-        except duckdb.Error as error:
-            raise refused(_first_words(error)) from None
+            for rows in (customers if whole is None else whole.empty_table(), customers):
+                connection.register("customers", rows)
+                relation = connection.table("customers").filter(question.condition)
+                relation = relation.project(", ".join(["customer_id", *as_text]))
+            stream = relation.to_arrow_reader(_ROWS_PER_BATCH)
+        except (MemoryError, duckdb.Error) as error:
+            raise _refusal(error, question) from None
+        yield pa.RecordBatchReader.from_batches(stream.schema, _batches(stream, question))
+
+
+def _batches(stream: "pa.RecordBatchReader", question: Question) -> "Iterator[pa.RecordBatch]":
+    import pyarrow as pa
+
+    while True:
+        try:
+            yield stream.read_next_batch()
+        except StopIteration:
+            return
+        except (MemoryError, OSError, pa.ArrowException) as error:  # what DuckDB says comes through Arrow
+            raise _refusal(error, question) from None
+
+
+def _refusal(error: Exception, question: Question) -> RefusedConditionError:
+    lines = str(error).split("\n\nLINE")[0].splitlines()  # without the picture of the query
+    words = " ".join(line.strip() for line in lines if line.strip())
+    is_memory = isinstance(error, MemoryError) or words.startswith("Out of Memory Error")
+    return RefusedConditionError(question.too_large if is_memory else words)
 
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-@contextmanager
-def _bounded(connection: Any) -> Iterator[None]:
-    """Interrupt the query after a while, and refuse memory that DuckDB does not count, such as text made by repeat().
-
-    DuckDB looks for the interruption after every 2,048 rows; within them it ends when no more memory is given.
-    """
-
-    def stop() -> None:
-        connection.interrupt()
-        limit(_GRACE_BYTES)
-
-    with _ONE_AT_A_TIME, _memory_limit() as limit:
-        deadline = threading.Timer(CONDITION_SECONDS, stop)
-        deadline.daemon = True
-        deadline.start()
-        try:
-            limit(2 * CONDITION_BYTES)
-            yield
-        finally:
-            deadline.cancel()
-            deadline.join()
-
-
-@contextmanager
-def _memory_limit() -> Iterator[Callable[[int], None]]:
-    """A function that bounds how many bytes more this process may take from now on, where the system can bound it."""
-    try:
-        import resource
-
-        before = resource.getrlimit(resource.RLIMIT_AS)
-        pages = Path("/proc/self/statm")
-        pages.read_text(encoding="ascii")
-    except (ImportError, OSError):  # DuckDB's own limit is the only one
-        yield lambda more: None
-        return
-
-    def limit(more: int) -> None:
-        now = int(pages.read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-        bounds = [bound for bound in (now + more, *before) if bound != resource.RLIM_INFINITY]
-        resource.setrlimit(resource.RLIMIT_AS, (min(bounds), before[1]))
-
-    try:
-        yield limit
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-
-
-def _first_words(error: Exception) -> str:
-    """What DuckDB says, on one line, without the picture of the query."""
-    lines = str(error).split("\n\nLINE")[0].splitlines()
-    return " ".join(line.strip() for line in lines if line.strip())

@@ -39,7 +39,8 @@ def _reason(record: CampaignRecord, customer: str, data: ShopData) -> tuple[str,
         if row is None:
             return f"{name} has no such customer", _did_you_mean(source, customer)
         condition = plan.customers.eligible
-        is_eligible = pc.any(pc.equal(eligible_ids(source, condition, name=name), customer)).as_py()
+        eligible = eligible_ids(source, condition, name=name, evaluate=data.meeting)
+        is_eligible = pc.any(pc.equal(eligible, customer)).as_py()
     if not is_eligible:
         cells = _cells_in(condition, row)
         found = f" ({cells})" if cells else ""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.features import ContextNetwork, has_history
-from disco.features.eligibility import eligible_customers
+from disco.features.eligibility import Question, eligible_customers
 from disco.features.files import FeatureFile
 from disco.features.snapshot import Snapshot, moved_beyond_reason, snapshot_of
 from disco.operations.embedding_chunks import embedded_by
@@ -56,6 +56,9 @@ class ShopData(HashedTables, Protocol):
 
     def customers(self, table: str) -> AbstractContextManager[tuple[str, Any]]:
         """A table of customers that a plan names, as Arrow, and what to call it."""
+
+    def meeting(self, customers: Any, question: Question) -> pa.Table:
+        """Who meets a plan's condition (`features.eligibility.Evaluate`)."""
 
     def file_hash(self, name: str, *, setting: str) -> str:
         """Of the content of a file that a plan names."""
@@ -196,8 +199,14 @@ def load_audience(
 def eligible_rows(data: ShopData, plan: Plan) -> pa.Table:
     """customer_id, as text, and the plan's columns of the customers who meet its condition."""
     with data.customers(plan.customers.table) as (name, table):
-        columns, zone = _plan_columns(plan), data.locale.time_zone
-        return eligible_customers(table, plan.customers.eligible, name=name, columns=columns, time_zone=zone)
+        return eligible_customers(
+            table,
+            plan.customers.eligible,
+            name=name,
+            evaluate=data.meeting,
+            columns=_plan_columns(plan),
+            time_zone=data.locale.time_zone,
+        )
 
 
 def _embedded(

@@ -147,15 +147,19 @@ def claim(
     lease: timedelta = LEASE,
     kinds: Collection[JobKind] = OTHER_KINDS,
     most_attempts: int = MOST_ATTEMPTS,
+    not_of: Collection[str] = (),
 ) -> Job | None:
-    """Take the oldest job that is due; None: there is none. worker: a name that no other process ever has."""
+    """Take the oldest job that is due; None: there is none. worker: a name that no other process ever has.
+
+    not_of: names of actors whose jobs are left for later.
+    """
     now = clock.now()
     with store.reading() as transaction:  # most questions end here, and disturb nobody who writes
-        if not transaction.jobs.is_due(now=now, kinds=kinds):
+        if not transaction.jobs.is_due(now=now, kinds=kinds, not_of=not_of):
             return None
     with store.bookkeeping() as transaction:
         return transaction.jobs.claim(
-            worker=worker, now=now, until=now + lease, kinds=kinds, most_attempts=most_attempts
+            worker=worker, now=now, until=now + lease, kinds=kinds, most_attempts=most_attempts, not_of=not_of
         )
 
 

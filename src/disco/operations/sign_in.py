@@ -1,6 +1,8 @@
 """People who sign in: invitations, passwords, sessions, and who may do what. The secrets themselves are never kept."""
 
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
@@ -8,7 +10,7 @@ from secrets import token_urlsafe
 from typing import TYPE_CHECKING
 
 from disco.operations.people import hashed, read_role, withdraw_invitations
-from disco.records.errors import AuthenticationError, InputError, NotFoundError, StateError
+from disco.records.errors import AuthenticationError, InputError, NotFoundError, ServiceError, StateError
 from disco.records.people import (
     Actor,
     ActorKind,
@@ -38,6 +40,7 @@ _FREE_FAILURES = 5  # attempts in a row before the next one has to wait
 _LONGEST_WAIT = timedelta(minutes=5)
 _FAILURES_KEPT = timedelta(days=1)
 _MOST_EMAIL_CHARACTERS = 254
+_ARGON2_LACKS = (-22, -33)  # its codes for no memory and no thread
 DEMO_ISSUER = "disco serve --demo"  # who vouches for the operator of a simulated shop
 # a hash of nothing that anybody knows: compared where there is no password, so that the answer takes the same time
 _NO_PASSWORD = "disco: no password"  # nosec B105
@@ -362,8 +365,15 @@ def _known_by_password(store: Store, name: str, password: str, clock: Clock) -> 
             )
         transaction.sessions.set_failures(attempt, failures + 1, at=now)
     usable = person is not None and person.password is not None and not person.disabled
-    kept = person.password if person is not None and usable and person.password is not None else _dummy()
-    if not _is_password(kept, password) or person is None or not usable:
+    try:
+        kept = person.password if person is not None and usable and person.password is not None else _dummy()
+        is_right = _is_password(kept, password)
+    except ServiceError:  # nothing was tried, so this attempt does not count
+        with store.bookkeeping() as transaction:
+            counted, _ = transaction.sessions.lock_failures(attempt, at=now)
+            transaction.sessions.set_failures(attempt, max(0, counted - 1), at=failed_at)
+        raise
+    if not is_right or person is None or not usable:
         raise _refused()
     with store.bookkeeping() as transaction:
         transaction.sessions.set_failures(attempt, 0, at=now)
@@ -394,7 +404,8 @@ def _hashed_password(password: str, *, name: str) -> str:
         raise InputError(
             "password", found="the name, or one character again and again", expected="one that is hard to guess"
         )
-    return _hasher().hash(plain)
+    with _hashing():
+        return _hasher().hash(plain)
 
 
 def _is_password(kept: str, password: str) -> bool:
@@ -404,9 +415,29 @@ def _is_password(kept: str, password: str) -> bool:
     if len(plain.encode("utf-8", "replace")) > MOST_PASSWORD_BYTES:
         plain = ""  # no password is so long, and hashing it is work
     try:
-        return bool(_hasher().verify(kept, plain))
+        with _hashing():
+            return bool(_hasher().verify(kept, plain))
     except (VerificationError, InvalidHashError):
         return False
+
+
+@contextmanager
+def _hashing() -> Iterator[None]:
+    """A lack of memory or threads says nothing about a password: ServiceError, where argon2 would call it wrong."""
+    from argon2.exceptions import HashingError, VerificationError
+    from argon2.low_level import error_to_str
+
+    try:
+        yield
+    except (HashingError, VerificationError, MemoryError) as error:
+        if not isinstance(error, MemoryError) and str(error) not in map(error_to_str, _ARGON2_LACKS):
+            raise
+        raise ServiceError(
+            "There is not enough memory to check or keep a password at the moment",
+            status=503,
+            kind="busy",
+            fix="Try again in a minute. If this happens often, the server needs more memory.",
+        ) from error
 
 
 def _plain(password: str) -> str:
@@ -424,7 +455,8 @@ def _hasher() -> "PasswordHasher":
 
 @cache
 def _dummy() -> str:
-    return _hasher().hash(_NO_PASSWORD)
+    with _hashing():
+        return _hasher().hash(_NO_PASSWORD)
 
 
 # ---- people ----

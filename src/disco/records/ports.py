@@ -721,14 +721,22 @@ class JobRepository(Protocol):
     ) -> "tuple[Job, ...]":
         """The newest first, without results; before: only those with a smaller number."""
 
-    def is_due(self, *, now: datetime, kinds: "Collection[JobKind]") -> bool:
+    def is_due(self, *, now: datetime, kinds: "Collection[JobKind]", not_of: "Collection[str]" = ()) -> bool:
         """Whether `claim` would have something to do."""
 
     def claim(
-        self, *, worker: str, now: datetime, until: datetime, kinds: "Collection[JobKind]", most_attempts: int
+        self,
+        *,
+        worker: str,
+        now: datetime,
+        until: datetime,
+        kinds: "Collection[JobKind]",
+        most_attempts: int,
+        not_of: "Collection[str]" = (),
     ) -> "Job | None":
         """Take the oldest job that is due or whose worker was lost, in the lease of this worker until then.
 
+        not_of: actors whose jobs are left.
         A lost job becomes cancelled where that was asked for, and failed where so many attempts were lost.
         """
 

@@ -69,15 +69,22 @@ class SqlJobs:
             rows = rows.where(jobs.c.kind == kind)
         return tuple(_job(row) for row in self._connection.execute(rows).mappings())
 
-    def is_due(self, *, now: datetime, kinds: Collection[JobKind]) -> bool:
-        due = sa.select(jobs.c.number).where(_claimable(now, kinds)).limit(1)
+    def is_due(self, *, now: datetime, kinds: Collection[JobKind], not_of: Collection[str] = ()) -> bool:
+        due = sa.select(jobs.c.number).where(_claimable(now, kinds, not_of)).limit(1)
         return self._connection.execute(due).first() is not None
 
     def claim(
-        self, *, worker: str, now: datetime, until: datetime, kinds: Collection[JobKind], most_attempts: int
+        self,
+        *,
+        worker: str,
+        now: datetime,
+        until: datetime,
+        kinds: Collection[JobKind],
+        most_attempts: int,
+        not_of: Collection[str] = (),
     ) -> Job | None:
         # the oldest that no other transaction is just taking; SQLite has one writer and needs no such word
-        oldest = sa.select(*_LISTED).where(_claimable(now, kinds)).order_by(jobs.c.number).limit(1)
+        oldest = sa.select(*_LISTED).where(_claimable(now, kinds, not_of)).order_by(jobs.c.number).limit(1)
         while (
             row := self._connection.execute(oldest.with_for_update(skip_locked=True)).mappings().first()
         ) is not None:
@@ -172,10 +179,10 @@ class SqlJobs:
         return bool(self._connection.execute(jobs.update().where(ours).values(values)).rowcount)
 
 
-def _claimable(now: datetime, kinds: Collection[JobKind]) -> sa.ColumnElement[bool]:
+def _claimable(now: datetime, kinds: Collection[JobKind], not_of: Collection[str]) -> sa.ColumnElement[bool]:
     due = sa.and_(_QUEUED, jobs.c.due_at <= now)
     lost = sa.and_(_RUNNING, jobs.c.lease_until < now)
-    return sa.and_(sa.or_(due, lost), jobs.c.kind.in_(sorted(kinds)))
+    return sa.and_(sa.or_(due, lost), jobs.c.kind.in_(sorted(kinds)), jobs.c.actor.not_in(sorted(not_of)))
 
 
 def _text(problem: JobProblem) -> str:

@@ -1,11 +1,14 @@
 """What planners have open at this server: audiences that are being opened, and the limits that were solved last.
 
-Audiences are opened in threads of their own, so that a page only asks how far they are. Solves run one beside another
-up to a limit; a page that has asked anew no longer waits for what it asked before.
+Audiences are opened in threads of their own, so that a page only asks how far they are: one at a time, where those
+whose condition is slow let others go first. Solves run one beside another up to a limit; a page that has asked anew no
+longer waits for what it asked before.
 """
 
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
@@ -13,6 +16,7 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter
 
+from disco.adapters.conditions import Turn
 from disco.entrypoints.python import Shop
 from disco.entrypoints.sentences import in_words
 from disco.entrypoints.service.logs import log, places_of
@@ -28,7 +32,7 @@ from disco.operations.planner import (
     reachable,
     solve,
 )
-from disco.records.errors import DefectError, DiscoError, StateError
+from disco.records.errors import DefectError, DiscoError
 from disco.records.life import PlanRecord
 from disco.records.plan import Plan
 from disco.reports.planner import (
@@ -39,7 +43,8 @@ from disco.reports.planner import (
     with_intervals_of,
 )
 
-_OPENED_AT_ONCE = 1  # each needs much memory and all processors
+_MOST_BEGUN, _MOST_BEGUN_BY_ONE = 32, 2  # audiences that wait for their turn or their condition, in all and by caller
+_LOOKS_S = 1.0  # between two looks at whether somebody still wants an audience
 _SOLVED_AT_ONCE = 2
 _REMEMBERED = 200  # of small values
 _FRONTIERS = 20
@@ -83,13 +88,18 @@ class SupersededError(Exception):
     """The page has asked anew meanwhile."""
 
 
+class _UnwantedError(Exception):
+    """Nobody waits for an audience any more."""
+
+
 class PlannerDesk:
     """The planners of one server. Threads may share it."""
 
     def __init__(self, audiences: OpenAudiences, *, stopping: threading.Event) -> None:
         self.audiences, self._stopping, self._lock = audiences, stopping, threading.Lock()
         self.solving = CapacityLimiter(_SOLVED_AT_ONCE)
-        self._threads = ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="audience")
+        self._opening = threading.Lock()  # one at a time: each needs much memory and all processors
+        self._openers: dict[str, str] = {}  # what a plan says about its customers → who has asked for them
         self._keys: OrderedDict[str, str] = OrderedDict()  # what a plan says about its customers → key of the audience
         self._progress: dict[str, OpeningProgress] = {}
         self._failed: OrderedDict[str, DiscoError] = OrderedDict()
@@ -107,15 +117,22 @@ class PlannerDesk:
             key = self._keys.get(about(plan))
         return None if key is None else self.audiences.find(key)
 
-    def open(self, shop: Shop, plan: Plan) -> OpeningProgress:
-        """Begin to open the audience of a plan, unless that has begun; how far it is. Raises why it could not."""
+    def open(self, shop: Shop, plan: Plan, *, is_wanted: Callable[[], bool] = lambda: True) -> OpeningProgress:
+        """Begin to open the audience of a plan, unless that has begun; how far it is. Raises why it could not.
+
+        A caller who has begun others waits, and begins by asking again, as pages do. is_wanted: asked now and then;
+        where it says no, the opening ends, and begins anew if somebody else asks.
+        """
         name = about(plan)
         with self._lock:
             if name in self._failed:
                 raise copy(self._failed[name])  # each thread raises an error of its own
             if name not in self._progress:
-                self._progress[name] = OpeningProgress()
-                self._threads.submit(self._load, shop, plan, name)
+                caller, begun = shop.data.conditions.caller, list(self._openers.values())
+                if len(begun) >= _MOST_BEGUN or begun.count(caller) >= _MOST_BEGUN_BY_ONE or self._stopping.is_set():
+                    return OpeningProgress()
+                self._progress[name], self._openers[name] = OpeningProgress(), caller
+                threading.Thread(target=self._load, args=(shop, plan, name, is_wanted), name="audience").start()
             return self._progress[name]
 
     def forget(self, plan: Plan, *, failure_only: bool = False) -> None:
@@ -129,18 +146,26 @@ class PlannerDesk:
         if key is not None:
             self.audiences.close(key)
 
-    def _load(self, shop: Shop, plan: Plan, name: str) -> None:
+    def _load(self, shop: Shop, plan: Plan, name: str, is_wanted: Callable[[], bool]) -> None:
+        looked, turn = time.monotonic(), Turn(self._opening)
+
         def watch() -> None:
+            nonlocal looked
             if self._stopping.is_set():
-                raise StateError("The server is being stopped")
+                raise _UnwantedError
+            if time.monotonic() - looked > _LOOKS_S:
+                looked = time.monotonic()
+                if not is_wanted():
+                    raise _UnwantedError
 
         def tell(done: int, total: int | None, stage: str) -> None:
             watch()
             before = self._progress[name]
             self._progress[name] = replace(before, stage=stage, done=done + 1, total=(total or 0) + 1)
 
-        shop = replace(shop, watch=watch)
+        shop = replace(shop, watch=watch, turn=turn)
         try:
+            turn.take(watch)
             tell(-1, 3, _COUNTING)
             counted = len(check_audience(shop.data, plan).ids)
             self._progress[name] = replace(self._progress[name], eligible=counted)
@@ -157,13 +182,16 @@ class PlannerDesk:
                 )
             with self._lock:
                 _remember(self._keys, name, opened.key)
+        except _UnwantedError:
+            pass  # whoever asks later begins anew
         except Exception as error:
             said = self._said(error)
             with self._lock:
                 _remember(self._failed, name, said)
         finally:
+            turn.leave()
             with self._lock:
-                del self._progress[name]
+                del self._progress[name], self._openers[name]
 
     def _said(self, error: BaseException) -> DiscoError:
         said = in_words(error)
@@ -255,8 +283,8 @@ class PlannerDesk:
 
     def close(self) -> None:
         """Begin nothing more."""
+        self._stopping.set()
         self._drawing.shutdown(wait=False, cancel_futures=True)
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _remember(kept: "OrderedDict[str, Kept]", name: str, value: Kept, *, most: int = _REMEMBERED) -> None:

@@ -6,6 +6,7 @@ asks how far they are.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date as day_of
 from datetime import datetime
@@ -30,7 +31,7 @@ from disco.entrypoints.service.route import ShopOf, json_reply
 from disco.operations.drafts import get_draft, put_draft
 from disco.operations.jobs import get_job, once_for, submit
 from disco.operations.plan_list import plan_to_compare
-from disco.operations.planner import OpenAudience
+from disco.operations.planner import OpenAudience, about
 from disco.records.errors import (
     DiscoError,
     InfeasibleError,
@@ -39,6 +40,7 @@ from disco.records.errors import (
     PlanError,
     RevisionError,
     StateError,
+    UnavailableError,
 )
 from disco.records.jobs import Draft, Job, JobKind, JobState
 from disco.records.locale import Locale
@@ -264,7 +266,8 @@ async def numbers(
     try:
         opened = desk.find(plan)
         if opened is None:
-            return await _answered(request, make, opening=desk.open(shop, plan))
+            is_wanted = partial(_says, shop, draft, about(plan))
+            return await _answered(request, make, opening=desk.open(shop, plan, is_wanted=is_wanted))
         record = await to_thread.run_sync(_compared, shop, plan, against)
         solve = partial(desk.solve, draft, found.revision, plan, opened, page=page, number=revision, record=record)
         await to_thread.run_sync(solve, limiter=desk.solving)
@@ -375,6 +378,16 @@ def _read(shop: Shop, draft: Draft) -> tuple[Plan | None, dict[str, str], tuple[
         return shop.read_plan(draft.plan), {}, ()
     except PlanError as error:
         return None, *plan_form.errors_of(error, plan_form.texts_of(draft.plan))
+
+
+def _says(shop: Shop, draft: str, customers: str) -> bool:
+    """Whether a draft still is about these customers (`about`)."""
+    with suppress(UnavailableError):
+        try:
+            return about(shop.read_plan(draft_of(shop, draft).plan)) == customers
+        except (InputError, NotFoundError):  # it was changed into no plan, or deleted
+            return False
+    return True
 
 
 def _active_version(shop: Shop) -> int | None:
