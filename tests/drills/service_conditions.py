@@ -72,6 +72,8 @@ class ConditionsDrill:
     """How hostile jobs and drafts ended."""
     megabytes: dict[str, float] = field(default_factory=dict)
     """The largest resident memory of the server, the worker and the processes of conditions together."""
+    calm_s: float = float("nan")
+    """p99 of the same requests before anybody was hostile."""
     cancel_s: float = float("nan")
     end_s: float = float("nan")
     broken: list[str] = field(default_factory=list)
@@ -88,7 +90,7 @@ class ConditionsDrill:
             figures = [1000 * float(np.quantile(taken, at)) for at in (0.5, 0.99, 1.0)]
             shown = dict(sorted(self.statuses[name].items()))
             lines.append(f"{name:<22}{len(taken):>7}" + "".join(f"{one:>9.0f}" for one in figures) + f"  {shown}")
-        lines.append(f"all requests: p99 {1000 * self.p99():.0f} ms")
+        lines.append(f"all requests: p99 {1000 * self.p99():.0f} ms (before the attack {1000 * self.calm_s:.0f} ms)")
         for name, each in (("ordinary jobs", self.jobs), ("ordinary drafts", self.drafts)):
             if each:
                 lines.append(f"{name}: {len(each)} done, median {np.median(each):.1f} s, longest {max(each):.1f} s")
@@ -96,6 +98,12 @@ class ConditionsDrill:
         lines += [f"most memory of {name}: {size:,.0f} MB" for name, size in self.megabytes.items()]
         lines.append(f"cancelling a job in its condition took {self.cancel_s:.1f} s, SIGTERM {self.end_s:.1f} s")
         return "\n".join(lines + [f"BROKEN: {one}" for one in self.broken])
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self.calm_s = self.p99()
+        for counted in (self.statuses, self.seconds, self.jobs, self.drafts, self.megabytes):
+            counted.clear()
 
     def check(self, *, timed: bool) -> None:
         """Note the promises that were not kept. timed: also those about seconds, which need a machine for itself."""
@@ -312,15 +320,20 @@ def _megabytes(process: int) -> float:
 
 
 def conditions_drill(
-    *, customers: int = 2_000, seconds: float = 180.0, hostile: dict[str, str] | None = None
+    *, customers: int = 2_000, seconds: float = 180.0, calm_s: float = 20.0, hostile: dict[str, str] | None = None
 ) -> ConditionsDrill:
-    """Let one planner be hostile for so long, while others work. hostile: what they write; default: all of it."""
+    """Let one planner be hostile for so long, while others work. hostile: what they write; default: all of it.
+
+    calm_s: how long the others work before.
+    """
     figures = ConditionsDrill()
     with TemporaryDirectory(prefix="disco-conditions-") as folder:
         drill = _Drill(Path(folder), figures, customers=customers)
         try:
             loops = (drill.looks, drill.signs_in, drill.edits, drill.works, drill.weighs)
             with drill.beside(*loops):
+                time.sleep(calm_s)
+                figures.begin()
                 drill.attack(HOSTILE if hostile is None else hostile, seconds)
                 figures.cancel_s = drill.cancelled()
                 for name in ("mallory", "watch"):  # something has to run at SIGTERM

@@ -55,6 +55,6 @@ def test_files_that_unpack_to_much_are_refused_in_little_memory() -> None:
 
 
 def test_a_hostile_condition_of_one_planner_is_noticed_by_nobody_else() -> None:
-    done = conditions_drill(customers=400, seconds=15.0, hostile={"endless": ENDLESS})
+    done = conditions_drill(customers=400, seconds=15.0, calm_s=3.0, hostile={"endless": ENDLESS})
     done.check(timed=False)
     assert not done.broken, done.table()

@@ -288,7 +288,8 @@ def serve_conditions() -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides when it ends
         signal.signal(number, signal.SIG_IGN)
-    os.nice(_NICE)
+    with suppress(OSError):
+        os.nice(_NICE)
     with suppress(OSError):  # the first to go where the machine has no memory left
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     pa.set_cpu_count(1)
