@@ -29,11 +29,12 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 
-from disco.features.eligibility import Question, RefusedConditionError, rows_where
 from disco.records.errors import ServiceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from disco.features.eligibility import Question
 
 _AT_ONCE = 4  # children of this process that are busy
 _IDLE = 1  # children that wait for the next condition
@@ -46,7 +47,6 @@ _REPLY_BYTES = 1 << 16
 _LONGEST_REASON = 2_000  # characters
 _BEGUN = b"."
 _NO_MEMORY = 77  # exit code
-_NO_LIBRARY = 127  # exit code of the dynamic linker where there is no memory for what it has to load
 _UNCOUNTED_BYTES = 512 << 20  # that a child may take beside what DuckDB counts, such as text made by repeat()
 _NICE = 5  # requests and jobs come first
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME")
@@ -84,11 +84,13 @@ class Conditions:
     turn: Turn | None = field(default=None, repr=False, compare=False)
     """Left while a condition is slow."""
 
-    def evaluate(self, customers: Any, question: Question) -> "pa.Table":
+    def evaluate(self, customers: Any, question: "Question") -> "pa.Table":
         """The answer to a question about an Arrow table or dataset.
 
         RefusedConditionError where DuckDB refuses the condition, or where it is beyond its limits.
         """
+        from disco.features.eligibility import RefusedConditionError
+
         is_aside, refusal = False, ""
         is_request = self.watch is None and self.caller != ""  # somebody waits for the reply, and nothing can stop it
         if is_request:
@@ -125,7 +127,7 @@ def _busy() -> ServiceError:
 # ---- the parent's side ----
 
 
-def _write_rows(customers: Any, question: Question, file: IO[bytes], watch: Callable[[], None] | None) -> None:
+def _write_rows(customers: Any, question: "Question", file: IO[bytes], watch: Callable[[], None] | None) -> None:
     """The question with the whole schema, and then the rows of the columns that the answer may depend on."""
     import pyarrow as pa
 
@@ -173,11 +175,13 @@ class _Child:
                 start_new_session=True,
             )
 
-    def ask(self, question: Question, rows: IO[bytes], answer: IO[bytes], look: Callable[[], None]) -> None:
+    def ask(self, question: "Question", rows: IO[bytes], answer: IO[bytes], look: Callable[[], None]) -> None:
         """Have the answer written. look: what it raises ends the waiting.
 
         RefusedConditionError, after which a child is used again only where DuckDB said why.
         """
+        from disco.features.eligibility import RefusedConditionError
+
         reply, begun, deadline = b"", False, time.monotonic() + _START_S
         with suppress(ConnectionError):
             socket.send_fds(self._socket, [b"?"], [rows.fileno(), answer.fileno()])
@@ -206,14 +210,15 @@ class _Child:
         except ConnectionError:
             return b""
 
-    def _why_ended(self, question: Question) -> str:
+    def _why_ended(self, question: "Question") -> str:
         code = self._process.wait()
         if code == -signal.SIGXCPU:
             return question.too_much_work
-        if code in (-signal.SIGABRT, _NO_MEMORY, _NO_LIBRARY):
+        if code == _NO_MEMORY:
             return question.too_large
+        # where it gets no memory, DuckDB may also abort or write to address 0, and the system may kill the process
         ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return f"DuckDB ended unexpectedly ({ended})"
+        return f"{question.too_large}, or DuckDB failed on it ({ended})"
 
     def is_alive(self) -> bool:
         return self._process.poll() is None
@@ -321,6 +326,8 @@ def _end_with(parent: int) -> None:
 def _reply(rows: IO[bytes], answer: IO[bytes], begun: Callable[[], None]) -> dict[str, str]:
     import pyarrow as pa
 
+    from disco.features.eligibility import Question, RefusedConditionError, rows_where
+
     source = pa.BufferReader(pa.py_buffer(mmap.mmap(rows.fileno(), 0, prot=mmap.PROT_READ)))
     asked = pa.ipc.open_stream(source)
     asked.read_all()
@@ -341,7 +348,7 @@ def _reply(rows: IO[bytes], answer: IO[bytes], begun: Callable[[], None]) -> dic
 
 
 @contextmanager
-def _limited(question: Question) -> Iterator[None]:
+def _limited(question: "Question") -> Iterator[None]:
     """Bound the memory that this process may take from now on, and its processor time, where the system can."""
     memory = resource.getrlimit(resource.RLIMIT_AS)
     time_limit = resource.getrlimit(resource.RLIMIT_CPU)[1]

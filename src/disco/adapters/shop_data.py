@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from disco.adapters.conditions import Conditions
-from disco.features.eligibility import Question
 from disco.records.errors import FileFormatError, InputError
 from disco.records.locale import Locale
 from disco.records.table_format import PLAIN, TableFormat
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from disco.adapters.tables import FolderTables, SqlTables
     from disco.features import ContextNetwork
+    from disco.features.eligibility import Question
     from disco.records.id_list import IdList
 
 _MOST_HASHED = 256  # files whose hash is remembered while they do not change
@@ -105,7 +105,7 @@ class FolderShopData:
                 )
             yield table, source.scan()
 
-    def meeting(self, customers: Any, question: Question) -> "pa.Table":
+    def meeting(self, customers: Any, question: "Question") -> "pa.Table":
         """Who meets a plan's condition, evaluated in a process of its own."""
         return self.conditions.evaluate(customers, question)
 
