@@ -2,10 +2,10 @@
 
 A job runs in a thread, beside another that prolongs its lease. One job works at a time (`Turn`); a job whose plan has a
 slow condition, which runs in a process of its own, lets jobs of other people go first. Cancelling is cooperative:
-between chunks of heavy work, epochs and passes, and while a condition runs. At SIGTERM the running jobs get a time of
-grace; then they are given back, and the process ends at once: every write survives a sudden end, while an exception at
-any place might leave a lock or a connection behind. A worker that is killed says nothing: its lease ends, and the next
-one runs the job again.
+between chunks of heavy work, epochs and passes, and while a condition runs. At SIGTERM the job that works gets a time
+of grace; then all are given back, and the process ends at once: every write survives a sudden end, while an exception
+at any place might leave a lock or a connection behind. A worker that is killed says nothing: its lease ends, and the
+next one runs the job again.
 """
 
 import os
@@ -323,6 +323,10 @@ class _Worker:
             for job in due:
                 self.say(f"job {job.id} ({job.kind}): asked for by schedule {job.schedule_id}")
 
+    def is_over(self) -> bool:
+        """Whether a signal has asked for the end, and the jobs have had their time or only wait for conditions."""
+        return self.deadline is not None and (time.monotonic() >= self.deadline or not self.working.locked())
+
     def _is_ending(self) -> bool:
         return self.ending or (self.stop is not None and self.stop.is_set())
 
@@ -446,7 +450,7 @@ class _Watch:
                     self.cancelled = jobs.is_cancelled(self._worker.store, self._job)
             except (DiscoError, OSError) as error:  # the thread goes on: the next one may succeed
                 self._worker.say(f"job {self._job.id}: its lease could not be prolonged ({type(error).__name__})")
-            if self._worker.deadline is not None and time.monotonic() >= self._worker.deadline:
+            if self._worker.is_over():
                 self._end_at_once()
 
     def _end_at_once(self) -> None:
