@@ -1,6 +1,7 @@
 """Forgotten customers: no byte of their ids, features and contexts is left, and everything else works as before."""
 
 import json
+import re
 import signal
 import struct
 import subprocess
@@ -29,9 +30,11 @@ from disco.operations.ledger import ingest, quarantined_rows, revert
 from disco.operations.planned import keep
 from disco.operations.propensities import add_propensities
 from disco.operations.pruning import prune
+from disco.operations.schedules import add_schedule, list_schedules
 from disco.records.decisions import Audience
 from disco.records.errors import InputError, StateError
-from disco.records.forgotten import as_integer, as_text, is_forgotten, mentions, names_in_condition
+from disco.records.forgotten import Renaming, as_integer, as_text, is_forgotten, mentions, names_in_condition
+from disco.records.jobs import JobKind
 
 CANARY, LATE, STRANGER = "CANARY-7f3e9b", "CANARY-late-51", "CANARY-stranger"
 SECOND = "second network"
@@ -535,3 +538,64 @@ def test_results_of_jobs_and_kept_replies_that_may_name_a_customer_go_with_them(
     later = type(clock)(clock.now() + timedelta(days=500))
     assert prune(life.store, days=400, clock=later, cache=life.cache, folders=[life.folder]).jobs == 1
     assert jobs.list_jobs(life.store).items == ()
+
+
+def test_texts_that_people_wrote_have_another_name_and_what_cannot_be_changed_is_said(life):
+    clock, store = life.shop.clock, life.store
+    condition = {"plan": {"customers": {"eligible": f"customer_id <> '{CANARY}'"}, CANARY: [f"not {CANARY}!"]}}
+    asked = jobs.submit(store, "validate", condition, clock=clock, once=f"key:crm:for {CANARY}")
+    retried = jobs.claim(store, worker="one", clock=clock)
+    jobs.fail(store, retried, InputError(CANARY), clock=clock, retry_in=timedelta(hours=1))
+    drafts.put_draft(store, f"without-{CANARY}", condition["plan"], clock=clock)
+    made = add_schedule(store, kind=JobKind.PLAN, body=condition, rule="daily at 06:00", clock=clock)
+    rows = [row for row in life.rows().to_pylist() if row["code"] is not None and row["customer_id"] == "c0001"]
+    ingest(store, "spring", life.shop.outcomes(rows, event_id=["x1"]), source=f"mail of {CANARY}.csv", clock=clock)
+    done = life.forget(CANARY)
+    assert (done.texts, done.unfinished) == (4, ())
+
+    (sentence,) = [one for one in done.elsewhere if "audit journal" in one]
+    named = f"without-{CANARY}".encode()
+    with store.reading() as transaction:
+        entries = [one.number for one in transaction.journal.entries(after=0, limit=1000) if CANARY in one.detail]
+        assert transaction.journal.first_break() is None
+    assert f": {', '.join(map(str, entries))}." in sentence
+    assert all(named in text for text in life.texts() if CANARY.encode() in text), "in the journal alone"
+    if not life.url.startswith("postgresql"):
+        kept = Path(life.url.removeprefix("sqlite:///")).read_bytes()
+        assert kept.count(CANARY.encode()) == len(entries)
+
+    job = jobs.get_job(store, asked.id)
+    (draft,), (schedule,) = drafts.list_drafts(store).items, list_schedules(store).items
+    assert job.problem is None
+    assert schedule.id == made.id
+    words = [job.body["plan"], schedule.body["plan"], draft.plan]
+    name = re.search("forgotten-[0-9a-f]{6}", draft.name)[0]
+    assert words == [{"customers": {"eligible": f"customer_id <> '{name}'"}, name: [f"not {name}!"]}] * 3
+    assert life.is_sound()
+    assert life.forget(CANARY).texts == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "customer", "after"),
+    [
+        ("customer_id <> 'C17'", "C17", "customer_id <> 'X'"),
+        ("customer_id <> 'O''Neil'", "O'Neil", "customer_id <> 'X'"),
+        ("C170 C17. xC17", "C17", "C170 X. xC17"),
+        ("Zoë, Zoëlle", "Zoë", "X, Zoëlle"),
+        ("17", "17", "X"),
+        ("customer_id = '17' and age > 17", "17", "customer_id = 'X' and age > 17"),
+        ("2027-03-17", "17", "2027-03-17"),
+    ],
+)
+def test_an_id_has_another_name_where_it_stands_by_itself(text, customer, after):
+    names = Renaming({customer: "X", "somebody else": "Y"})
+    assert names.text(text) == after
+    assert names.renamed == ({customer} if text != after else set())
+    assert json.loads(names.json(json.dumps({text: [text, 17]}))) == {after: [after, 17]}
+
+
+def test_a_number_in_a_condition_is_left_and_said(life):
+    body = {"plan": {"customers": {"eligible": "customer_id <> 71356177 and age > 17"}}}
+    drafts.put_draft(life.store, "numbers", body, clock=life.shop.clock)
+    done = life.forget("71356177")
+    assert any("drafts.plan: 1 row (numbers)" in one for one in done.elsewhere)

@@ -9,7 +9,7 @@ Old artefacts, caches and the database's unused pages are removed after the comm
 the same command again: it finds nobody, and removes what is left.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +19,12 @@ from disco.operations import campaign_evidence
 from disco.operations.feature_cache import FeatureCache
 from disco.operations.ledger import misjudged
 from disco.records.errors import DiscoError, InputError, StateError
-from disco.records.forgotten import as_integer, as_text, is_forgotten, names_in_condition, new_name
+from disco.records.forgotten import Renaming, as_integer, as_text, is_forgotten, names_in_condition, new_name
 from disco.records.life import CampaignRecord, Traces
 from disco.records.ports import Clock, Store, Transaction
 from disco.records.private import sweep
 from disco.records.result import Result
+from disco.records.wording import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,8 @@ class Forgotten(Result):
     """Campaigns that held something of them."""
     plans: tuple[str, ...]
     """Plans that were not launched and decided about them, or named them in their condition: removed."""
+    texts: int
+    """Jobs, schedules, drafts and batches of outcomes whose texts named them, and have another name there now."""
     files: int
     """Artefacts, cached features and leftovers of killed processes that were removed."""
     unfinished: tuple[str, ...]
@@ -86,6 +89,10 @@ def forget(
         for plan_id in plans:
             transaction.personal.remove_plan(plan_id)
         names = dict(zip(wanted, _free_names(transaction, len(wanted)), strict=True))
+        for campaign in transaction.plans.names():
+            refuse_damaged(transaction, campaign, refused="Nobody was forgotten")
+        written = Renaming({customer: _forms(name)[customer.isdigit()] for customer, name in names.items()})
+        texts = transaction.personal.rename_texts(written)
         changed: dict[str, Traces] = {}
         for campaign in transaction.plans.names():
             traces = _forget_in(transaction, campaign, names)
@@ -96,22 +103,24 @@ def forget(
         # results of jobs may quote rows of tables, and kept replies are what customers' questions were answered
         transaction.jobs.drop_results()
         transaction.replies.remove()
-        transaction.journal.note(customers=len(wanted), found=len(found | planned), plans=len(plans))
+        transaction.journal.note(customers=len(wanted), found=len(found | planned | written.renamed), plans=len(plans))
         records = transaction.plans.campaigns()
         named = [record.campaign for record in records if _is_named(record, wanted)]
+        left = transaction.personal.texts_left(written)
         lists = sorted({file for record in records for file in record.plan.lists.values()})
     files, unfinished = (0, ()) if dry_run else _clean(store, cache, folders)
     return Forgotten(
         customers=len(wanted),
-        found=len(found | planned),
+        found=len(found | planned | written.renamed),
         campaigns=tuple(
             ForgottenIn(campaign=name, decisions=traces.decisions, outcomes=traces.outcomes, raw=traces.raw)
             for name, traces in changed.items()
         ),
         plans=tuple(plans),
+        texts=texts,
         files=files,
         unfinished=unfinished,
-        elsewhere=_elsewhere(tables, named, lists, old_plans),
+        elsewhere=_elsewhere(tables, named, left, lists, old_plans),
         dry_run=dry_run,
     )
 
@@ -143,7 +152,6 @@ def _forget_in(transaction: Transaction, campaign: str, names: dict[str, int]) -
     of_campaign = {
         customer: str(as_integer(name)) if record.integer_ids else as_text(name) for customer, name in names.items()
     }
-    refuse_damaged(transaction, campaign, refused="Nobody was forgotten")
     traces = transaction.personal.replace(campaign, of_campaign)
     transaction.seals.reseal_plan(record.plan_id)
     transaction.seals.reseal_batches(campaign)
@@ -190,7 +198,17 @@ def _clean(store: Store, cache: FeatureCache, folders: Sequence[Path]) -> tuple[
     return removed, tuple(problems)
 
 
-def _elsewhere(tables: str, named: Sequence[str], lists: Sequence[str], old_plans: Path | None) -> tuple[str, ...]:
+_MOST_KEYS = 20  # of rows in a sentence
+
+
+def _elsewhere(
+    tables: str,
+    named: Sequence[str],
+    left: Mapping[str, Sequence[str]],
+    lists: Sequence[str],
+    old_plans: Path | None,
+) -> tuple[str, ...]:
+    """left: rows of the database that still name them, table and column → keys."""
     said = [
         f"Your own tables in {tables}, and the systems they come from.",
         "Exported codes, quarantine files and feature files: where they were written is not kept.",
@@ -199,6 +217,12 @@ def _elsewhere(tables: str, named: Sequence[str], lists: Sequence[str], old_plan
     ]
     if named:
         said.append(f"The condition of the plan of {', '.join(named)} names them, and so does its plan file.")
+    for place, keys in left.items():
+        shown = ", ".join(keys[:_MOST_KEYS]) + (", …" if len(keys) > _MOST_KEYS else "")
+        if place.startswith("journal."):
+            said.append(f"Entries of the audit journal, which cannot be changed: {shown}.")
+        elif place != "plans.plan" or not named:
+            said.append(f"The database, {place}: {counted(len(keys), 'row')} ({shown}).")
     if lists:
         said.append(f"Lists of customers that plans name: {', '.join(lists)}.")
     if old_plans is not None and any(old_plans.glob("*/plan.json")):

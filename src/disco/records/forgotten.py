@@ -6,8 +6,9 @@ Only one in 2⁴⁰ random integers looks like one of these names.
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from secrets import randbelow
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +67,7 @@ def mentions(raw: str, customers: Collection[str]) -> bool:
     except (ValueError, TypeError):
         return any(customer in raw for customer in customers)
     for customer in customers:
-        alone = re.compile(rf"(?<![0-9A-Za-z]){re.escape(customer)}(?![0-9A-Za-z])")
+        alone = _alone(customer)
         for column, cell in cells.items():
             text = str(cell)
             if text.strip() == customer:
@@ -74,6 +75,83 @@ def mentions(raw: str, customers: Collection[str]) -> bool:
             if (column == "customer_id" or not customer.isdigit()) and alone.search(text):
                 return True
     return False
+
+
+class Renaming:
+    """Other names in the place of ids, in texts that people wrote: names of drafts, sources, conditions of plans.
+
+    An id counts where it stands by itself, as in `mentions`. An id of digits alone is given another name only as a
+    whole text or between quotation marks, because another number may have the same digits.
+
+    >>> names = Renaming({"C17": "forgotten-0000ff", "17": "-5"})
+    >>> names.text("customer_id <> 'C17' and age > 17"), names.text("C170, 17.csv")
+    ("customer_id <> 'forgotten-0000ff' and age > 17", 'C170, 17.csv')
+    """
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+        self._by_word: dict[str, list[str]] = {}  # a word of each id: a text without it does not name them
+        for customer in names:
+            self._by_word.setdefault(next(iter(_WORD.findall(customer)), ""), []).append(customer)
+        self.renamed: set[str] = set()
+        """The customers whose id stood in one of the texts."""
+
+    def text(self, text: str) -> str:
+        """The text with the other names."""
+        for customer in self._near(text):
+            changed = text
+            for written in {customer, customer.replace("'", "''")}:
+                if _is_number(customer):
+                    changed = self._names[customer] if changed.strip() == written else changed
+                    changed = changed.replace(f"'{written}'", f"'{self._names[customer]}'")
+                else:
+                    changed = _alone(written).sub(self._names[customer], changed)
+            if changed != text:
+                self.renamed.add(customer)
+            text = changed
+        return text
+
+    def json(self, text: str) -> str:
+        """A JSON text with the other names in all its texts and keys; unchanged, byte by byte, where there is none."""
+        try:
+            before = json.loads(text)
+        except ValueError:
+            return self.text(text)
+        after = self._value(before)
+        return text if after == before else json.dumps(after, allow_nan=False)
+
+    def is_left(self, text: str) -> bool:
+        """Whether a text still names one of the customers, as JSON or as it is."""
+        return any(
+            names_in_condition(text, customer)
+            or text.strip() in (customer, json.dumps(customer))
+            or (not _is_number(customer) and _alone(customer).search(text) is not None)
+            for customer in self._near(text)
+        )
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self._value(part) for part in value]
+        if isinstance(value, dict):
+            return {self.text(key): self._value(part) for key, part in value.items()}
+        return value
+
+    def _near(self, text: str) -> Iterator[str]:
+        for word in {"", *_WORD.findall(text)}:
+            yield from self._by_word.get(word, ())
+
+
+_WORD = re.compile(r"[0-9A-Za-z]+")
+
+
+def _is_number(customer: str) -> bool:
+    return re.fullmatch(r"-?[0-9]+", customer) is not None
+
+
+def _alone(customer: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![0-9A-Za-z]){re.escape(customer)}(?![0-9A-Za-z])")
 
 
 def names_in_condition(condition: str, customer: str) -> bool:

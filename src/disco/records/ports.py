@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from disco.records.arrays import Integers, Matrix
     from disco.records.arrivals import Arrivals
+    from disco.records.forgotten import Renaming
     from disco.records.jobs import Draft, Job, JobKind, JobProblem, JobProgress, JobSchedule, JobState, Reply, Webhook
     from disco.records.journal import JournalBreak, JournalEntry
     from disco.records.kept import Told
@@ -591,6 +592,13 @@ class PersonalRepository(Protocol):
         Their contexts become those of the population, zeros, their features unknown; raw rows that mention them go.
         names: id → name, both as text. Evidence, and dispositions of the ledger, are the caller's business.
         """
+
+    def rename_texts(self, names: "Renaming") -> int:
+        """Put the names into texts that people wrote: of jobs, schedules, drafts, and sources of batches. How many
+        rows had one."""
+
+    def texts_left(self, names: "Renaming") -> "dict[str, tuple[str, ...]]":
+        """Table and column → keys of the rows whose text still names one of the customers."""
 
     def taken(self, ids: "Collection[str]") -> frozenset[str]:
         """Those of these ids that a customer or an outcome of any campaign has."""

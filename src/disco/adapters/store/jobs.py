@@ -161,8 +161,7 @@ class SqlJobs:
     def drop_results(self) -> int:
         said = sa.or_(*(jobs.c[name].is_not(None) for name in ("result", "result_artefact", "problem")))
         nothing = dict.fromkeys(("result", "result_artefact", "problem"))
-        ended = jobs.update().where(jobs.c.finished_at.is_not(None), said)
-        return int(self._connection.execute(ended.values(nothing)).rowcount)
+        return int(self._connection.execute(jobs.update().where(said).values(nothing)).rowcount)
 
     def _first(self, condition: sa.ColumnElement[bool]) -> Job | None:
         row = self._connection.execute(sa.select(*_LISTED).where(condition)).mappings().one_or_none()

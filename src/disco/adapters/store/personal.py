@@ -22,17 +22,24 @@ from disco.adapters.store.plans import matrix_of, table_of
 from disco.adapters.store.schema import (
     ARTEFACT_COLUMNS,
     approvals,
+    batches,
     campaigns,
     contexts,
+    drafts,
+    forgotten,
+    jobs,
     late_decisions,
+    metadata,
     outcomes,
     plan_makers,
     plans,
+    pool_codes,
+    schedules,
 )
-from disco.adapters.store.seals import touch
+from disco.adapters.store.seals import row_seal, touch
 from disco.adapters.store.session import CampaignRow, Session
 from disco.records.arrays import Integers
-from disco.records.forgotten import mentions, names_in_condition
+from disco.records.forgotten import Renaming, mentions, names_in_condition
 from disco.records.life import Traces
 
 _RAW = pa.schema([("batch_number", pa.int64()), ("row", pa.int64()), ("raw", pa.string())])
@@ -41,6 +48,17 @@ _THEIRS = pa.schema(
 )
 _NOTHING = "{}"  # raw is not null where a row was set aside, whatever is left of it
 _IDS_PER_SEARCH = 200
+
+
+# what people type, and what tells nothing else: another name may stand there without another meaning
+_WRITTEN_BY_PEOPLE = {
+    jobs: ("once", "body"),
+    schedules: ("body",),
+    drafts: ("name", "plan"),
+    batches: ("source",),
+}
+_JSON = ("body", "plan")
+_OF_CUSTOMERS = (outcomes, late_decisions, pool_codes, forgotten)  # `replace` looks at each of their rows
 
 
 class SqlPersonal:
@@ -64,6 +82,37 @@ class SqlPersonal:
             outcomes=sum(written.values()),
             raw=raw,
         )
+
+    def rename_texts(self, names: Renaming) -> int:
+        changed = 0
+        for table, columns in _WRITTEN_BY_PEOPLE.items():
+            for row in self._connection.execute(sa.select(table)).mappings().all():
+                values = {
+                    name: names.json(row[name]) if name in _JSON else names.text(row[name])
+                    for name in columns
+                    if row[name] is not None
+                }
+                if all(row[name] == value for name, value in values.items()):
+                    continue
+                if table is schedules and row["seal"] == row_seal("schedule", row):  # a damaged one stays so
+                    values["seal"] = row_seal("schedule", {**row, **values})
+                key = table.primary_key.columns[0]
+                self._connection.execute(table.update().where(key == row[key.name]).values(values))
+                changed += 1
+        return changed
+
+    def texts_left(self, names: Renaming) -> dict[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = {}
+        for table in metadata.sorted_tables:
+            if table in _OF_CUSTOMERS:
+                continue
+            texts = [column for column in table.columns if isinstance(column.type, sa.Text)]
+            key = table.primary_key.columns[0]
+            for row in self._connection.execute(sa.select(key.label("key"), *texts)) if texts else ():
+                for column, text in zip(texts, row[1:], strict=True):
+                    if text is not None and names.is_left(text):
+                        found.setdefault(f"{table.name}.{column.name}", []).append(str(row.key))
+        return {place: tuple(keys) for place, keys in found.items()}
 
     def plans_with(self, customers: Collection[str]) -> dict[str, frozenset[str]]:
         asked = pa.array(sorted(customers), pa.string())

@@ -82,6 +82,8 @@ def _forgotten_text(done: "Forgotten", shop: Path) -> str:
         f"{counted(one.raw, 'other row')} set aside that mentioned them"
         for one in done.campaigns
     ]
+    if done.texts:
+        lines.append(f"Texts of jobs, schedules, drafts and batches with another name in them now: {done.texts:,}.")
     if done.plans:
         lines.append(f"Plans removed because they include them; plan again: {', '.join(done.plans)}")
     if not done.dry_run:
