@@ -9,7 +9,8 @@ from stores import open_store
 
 from disco.adapters.store import CampaignStore
 from disco.operations.people import NewKey, caller_of_key, create_key, list_keys, revoke_key
-from disco.records.errors import AuthenticationError, InputError, SealError, StateError
+from disco.operations.sign_in import invite, sign_in_external
+from disco.records.errors import AuthenticationError, DiscoError, InputError, SealError, StateError
 from disco.records.people import Actor, ActorKind, Role
 
 NOW = datetime(2027, 3, 1, 9, tzinfo=UTC)
@@ -120,3 +121,27 @@ def test_what_cannot_be_a_key_is_refused(store: CampaignStore, wrong: dict[str, 
     with pytest.raises(InputError, match=words):
         create_key(store, clock=At(), **given)  # type: ignore[arg-type]
     assert list_keys(store, At()).keys == ()
+
+
+@pytest.mark.parametrize(
+    "other", ["аlice", "аӏісе", "AIice", "a1ice", "alice\u3164", "ａｌｉｃｅ\ufe0f", "αlice", "al\u200bice"]
+)
+def test_no_second_name_looks_like_one_that_is_there(store: CampaignStore, other: str) -> None:
+    for name in ("alice", "Łukasz", "李雷", "Ольга", "Zoë", "さくら子", "O'Neil", "Lukasz", "Olga"):
+        invite(store, name=name, role=Role.PLANNER, clock=At())
+    for refused in (
+        lambda: invite(store, name=other, role=Role.APPROVER, clock=At()),
+        lambda: create_key(store, name=other, role=Role.APPROVER, expires=None, clock=At()),
+        lambda: sign_in_external(
+            store, issuer="https://id.example.com", subject="7", name=other, role=Role.APPROVER, clock=At()
+        ),
+    ):
+        with pytest.raises(DiscoError, match=r"looks like 'alice'|one script|printable characters"):
+            refused()
+    create_key(store, name="ALICE", role=Role.PLANNER, expires=None, clock=At())  # the same name is the same person
+
+
+def test_four_eyes_see_people_and_not_spellings() -> None:
+    maker = Actor("alice", ActorKind.COMMAND_LINE)
+    assert all(maker.is_same_person(name) for name in ("ALICE", "аlice", "АLІСЕ", "AlIce", "alice\ufe00"))
+    assert not any(maker.is_same_person(name) for name in ("alicia", "Алиса", "bob"))

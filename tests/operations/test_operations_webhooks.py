@@ -335,13 +335,23 @@ def test_proxies_of_the_environment_are_not_used(clock: Clock, monkeypatch: pyte
         assert HttpSender(private=True)(url, {}, b"{}") == 200
 
 
+SHARED = "whsec_a-secret-as-long-as-those-that-are-made"
+
+
+@pytest.mark.parametrize("secret", ["", " ", "secret", "x" * 31])
+def test_a_receiver_without_a_real_secret_takes_no_delivery(clock: Clock, secret: str) -> None:
+    header = sign(b'{"id": "1"}', secret, at=clock.now())
+    with pytest.raises(SignatureError, match="expected the secret of the webhook, which has at least 32 characters"):
+        disco.verify_webhook(b'{"id": "1"}', header, secret, now=clock.now())
+
+
 def test_the_check_refuses_what_is_no_signature_or_no_event(clock: Clock) -> None:
     for header in (None, "", "t=1", "v1=00", "t=x,v1=" + "0" * 64, "t=1,v1=" + "g" * 64):
         with pytest.raises(SignatureError, match="missing or cannot be read"):
-            disco.verify_webhook(b"{}", header, "secret", now=clock.now())
+            disco.verify_webhook(b"{}", header, SHARED, now=clock.now())
     with pytest.raises(SignatureError, match="no event"):
-        disco.verify_webhook(b"[]", sign(b"[]", "secret", at=clock.now()), "secret", now=clock.now())
-    ahead = sign(b"{}", "secret", at=clock.now() + timedelta(hours=1))
+        disco.verify_webhook(b"[]", sign(b"[]", SHARED, at=clock.now()), SHARED, now=clock.now())
+    ahead = sign(b"{}", SHARED, at=clock.now() + timedelta(hours=1))
     with pytest.raises(SignatureError, match="from now"):
-        disco.verify_webhook(b"{}", ahead, "secret", now=clock.now())
-    assert disco.verify_webhook(b"{}", ahead, "secret", now=clock.now(), tolerance=4000) == {}
+        disco.verify_webhook(b"{}", ahead, SHARED, now=clock.now())
+    assert disco.verify_webhook(b"{}", ahead, SHARED, now=clock.now(), tolerance=4000) == {}

@@ -5,7 +5,7 @@ from datetime import date, datetime
 
 from disco.records.errors import ApprovalError, InputError, StateError
 from disco.records.life import PlanRecord
-from disco.records.people import Actor, ActorKind, ApprovalRecord, ApprovalRule, folded
+from disco.records.people import Actor, ActorKind, ApprovalRecord, ApprovalRule, is_same_name
 from disco.records.ports import PEOPLE, Clock, Store, Transaction
 from disco.records.result import Result
 
@@ -135,23 +135,22 @@ def _refuse_maker(transaction: Transaction, plan_id: str, makers: tuple[Actor, .
     if actor.kind is ActorKind.KEY:
         behind = _makers_of_key(transaction, actor.name)
         for maker in makers:
-            if folded(maker.name) in behind:
+            if any(is_same_name(maker.name, other) for other in behind):
                 words = f"The key {actor.name} was made by {maker.name}, who made plan {plan_id}, and cannot approve it"
                 raise ApprovalError(words, fix=another)
 
 
-def _makers_of_key(transaction: Transaction, name: str) -> set[str]:
-    """Who made a key of this name, and who made the keys that it was made with, as names are compared."""
-    keys, made_by = transaction.people.keys(), dict[str, set[str]]()
-    for key in keys:
-        made_by.setdefault(folded(key.name), set()).add(folded(key.created_by))
-    found: set[str] = set()
-    open_names = [folded(name)]
+def _makers_of_key(transaction: Transaction, name: str) -> list[str]:
+    """Who made a key of this name, and who made the keys that it was made with."""
+    keys, makers = transaction.people.keys(), list[str]()
+    open_names = [name]
     while open_names:
-        new = made_by.get(open_names.pop(), set()) - found
-        found |= new
-        open_names += new
-    return found
+        made_with = open_names.pop()
+        for key in keys:
+            if is_same_name(key.name, made_with) and key.created_by not in makers:
+                makers.append(key.created_by)
+                open_names.append(key.created_by)
+    return makers
 
 
 def plan_approval(store: Store, name: str, *, rule: ApprovalRule) -> PlanApproval:

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from secrets import token_hex, token_urlsafe
 
-from disco.records.errors import AuthenticationError, InputError
-from disco.records.people import Actor, ActorKind, Caller, KeyRecord, Role, checked_name, folded
+from disco.records.errors import AuthenticationError, InputError, StateError
+from disco.records.people import Actor, ActorKind, Caller, KeyRecord, Role, checked_name, folded, is_same_name
 from disco.records.ports import PEOPLE, Clock, Store, Transaction
 from disco.records.result import Result
 
@@ -96,6 +96,7 @@ def create_key(store: Store, *, name: str, role: Role | str, expires: timedelta 
         expires_at=None if expires is None else now + expires,
     )
     with store.writing(PEOPLE, action="create key") as transaction:
+        refuse_lookalike(transaction, record.name)
         transaction.people.add_key(record)
         transaction.journal.note(key_id=record.key_id, name=record.name, role=record.role)
     return NewKey(
@@ -139,6 +140,17 @@ def revoke_key(store: Store, key_id: str, clock: Clock) -> RevokedKey:
             withdraw_invitations(transaction, by=key.name)
             transaction.journal.note(key_id=key.key_id, name=key.name)
     return RevokedKey(id=key.key_id, name=key.name, revoked_at=at, again=key.revoked_at is not None)
+
+
+def refuse_lookalike(transaction: Transaction, name: str) -> None:
+    """Refuse a new name that looks like that of another person or key: in a list nobody could tell them apart."""
+    people = transaction.people
+    api_keys = people.keys()
+    names = {person.name for person in people.all()} | {key.name for key in api_keys}
+    names |= {invitation.name for invitation in people.invitations() if invitation.name is not None}
+    for other in sorted(names):
+        if is_same_name(other, name) and folded(other) != folded(name):
+            raise StateError(f"{name!a} looks like {other!a}, which is somebody else", fix="Use another name.")
 
 
 def withdraw_invitations(transaction: Transaction, *, by: str) -> None:

@@ -9,7 +9,7 @@ from functools import cache
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
 
-from disco.operations.people import hashed, read_role, withdraw_invitations
+from disco.operations.people import hashed, read_role, refuse_lookalike, withdraw_invitations
 from disco.records.errors import AuthenticationError, InputError, NotFoundError, ServiceError, StateError
 from disco.records.people import (
     Actor,
@@ -163,6 +163,8 @@ def invite(store: Store, *, name: str, role: Role | str, clock: Clock, email: st
             )
         if known is not None and known.issuer is not None:
             raise StateError(f"{known.name} signs in through an identity provider and has no password")
+        if known is None:
+            refuse_lookalike(transaction, wanted)
         named = wanted if known is None else known.name
         return _invited(store, transaction, named, asked, address, clock.now() + INVITATION, clock)
 
@@ -217,6 +219,7 @@ def accept_invitation(store: Store, token: str, *, password: str, clock: Clock, 
         if known is not None and known.issuer is not None:  # they came through their provider meanwhile
             raise _no_invitation()
         if known is None:
+            refuse_lookalike(transaction, wanted)
             person = PersonRecord(
                 name=wanted, role=found.role, email=found.email, password=kept, created_at=clock.now()
             )
@@ -260,19 +263,22 @@ def sign_in_external(
     Who comes for the first time is kept under this name; one that somebody else has is refused, because names and
     addresses at a provider prove nothing. role: as the settings give it to them; the last administrator stays one.
     """
-    wanted, given = checked_name(name), read_role(role)
+    given = read_role(role)
     with store.reading() as transaction:
         person = transaction.people.find_external(issuer, subject)
     changed = person is not None and not person.disabled and person.role is not given
     if person is None or changed:
-        known_as = wanted if person is None else person.name  # the provider's name may be somebody else's here
+        known_as = (
+            checked_name(name) if person is None else person.name
+        )  # the provider's name may be somebody else's here
         with store.by(Actor(known_as, ActorKind.PERSON)).writing(PEOPLE, action="sign in externally") as transaction:
             person = transaction.people.find_external(issuer, subject)
             if person is None:
-                if transaction.people.find(wanted) is not None:
-                    raise StateError(f"There is another person named {wanted}", fix="Ask an administrator.")
+                if transaction.people.find(known_as) is not None:
+                    raise StateError(f"There is another person named {known_as}", fix="Ask an administrator.")
+                refuse_lookalike(transaction, known_as)
                 person = PersonRecord(
-                    name=wanted,
+                    name=known_as,
                     role=given,
                     email=_email(email),
                     issuer=issuer,

@@ -1,5 +1,6 @@
 """Who may do what: roles, the people and keys that have them, and the actor whose name stands in the journal."""
 
+import re
 import unicodedata
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -48,12 +49,13 @@ class Actor:
     """By which door: person, key, command line, schedule or worker."""
 
     def is_same_person(self, name: str) -> bool:
-        """Whether somebody of this name would be this actor: capitals and forms of letters do not count.
+        """Whether somebody of this name would be this actor, or would look the same: capitals, forms of letters and
+        letters of other scripts that look alike do not count.
 
-        >>> Actor("Zoë", ActorKind.PERSON).is_same_person("ZOË")
-        True
+        >>> Actor("Zoë", ActorKind.PERSON).is_same_person("ZOË"), Actor("аlice", ActorKind.KEY).is_same_person("Alice")
+        (True, True)
         """
-        return folded(self.name) == folded(name)
+        return is_same_name(self.name, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,16 +145,61 @@ class ApprovalRecord:
 
 
 def checked_name(name: str, *, what: str = "name") -> str:
-    """A name of a person or key: 1 to 100 visible characters, without blanks around it.
+    """A name of a person or key: 1 to 100 visible characters, without blanks around it, each word in one script.
 
-    >>> checked_name(" Anna ")
-    'Anna'
+    >>> checked_name(" Anna "), checked_name("Łukasz"), checked_name("李雷"), checked_name("Ольга (CRM)")
+    ('Anna', 'Łukasz', '李雷', 'Ольга (CRM)')
     """
     text = unicodedata.normalize("NFC", str(name)).strip()
-    if not 1 <= len(text) <= MOST_NAME_CHARACTERS or not text.isprintable():
+    if not 1 <= len(text) <= MOST_NAME_CHARACTERS or not text.isprintable() or _INVISIBLE.search(text):
         expected = f"1 to {MOST_NAME_CHARACTERS} printable characters"
-        raise InputError(what, found=repr(str(name)[:80]), expected=expected)
+        raise InputError(what, found=ascii(str(name)[:80]), expected=expected)
+    for word in re.findall(r"[^\W\d_]+", unicodedata.normalize("NFKC", text)):
+        scripts = sorted({_script(letter) for letter in word if unicodedata.category(letter) != "Lm"})
+        if len(scripts) > 1:
+            found = f"{word!a}, with letters of {' and '.join(scripts)}"
+            fix = "Such names can look like somebody else's. Write the word in one script."
+            raise InputError(what, found=found, expected="words whose letters are of one script", fix=fix)
     return text
+
+
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+_EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC")
+# letters of other scripts, and digits, in the place of the Latin letters that they look like
+_LOOKALIKES = str.maketrans(
+    "АВЕЅІЈКМНОРСТУХҮԌԚԜӀавеѕіјкмнорстухүԁԍԛԝһӏѵ" + "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαικνορτυχϲϳ" + "ıɑɡօոսհ" + "I1|0",
+    "ABESIJKMHOPCTYXYGQWIabesijkmhopctyxydgqwhlv" + "ABEZHIKMNOPTYXaikvoptuxcj" + "iagonuh" + "lllO",
+)
+
+
+def is_same_name(first: str, second: str) -> bool:
+    """Whether two names are those of one person: capitals and forms of letters do not count, nor do letters of other
+    scripts, in small letters or in capitals, that look the same.
+
+    >>> is_same_name("alice", "аӏісе"), is_same_name("alice", "АLІСЕ"), is_same_name("alice", "AIice")
+    (True, True, True)
+    >>> is_same_name("Ali", "All"), is_same_name("Olga", "Ольга")
+    (False, False)
+    """
+    return (
+        folded(first) == folded(second)
+        or _shown(first).casefold() == _shown(second).casefold()
+        or _shown(first.upper()) == _shown(second.upper())
+    )
+
+
+def _shown(name: str) -> str:
+    """What a name looks like, in Latin letters as far as there are such."""
+    letters = unicodedata.normalize("NFKD", _INVISIBLE.sub("", name)).translate(_LOOKALIKES)
+    return unicodedata.normalize("NFKC", " ".join(letters.translate(_LOOKALIKES).split()))
+
+
+def _script(letter: str) -> str:
+    """The script of a letter, as its name in Unicode begins; scripts that are written together count as one."""
+    first = unicodedata.name(letter, "UNKNOWN").split()[0].split("-")[0]
+    return "CJK" if first in _EAST_ASIAN else first
 
 
 def folded(name: str) -> str:

@@ -16,6 +16,7 @@ from disco.records.errors import SignatureError
 SIGNATURE_HEADER = "Disco-Signature"
 DELIVERY_HEADER = "Disco-Delivery"
 TOLERANCE_S = 300
+_LEAST_SECRET = 32  # characters; those that are made have more
 _HEADER = re.compile(r"t=(\d{1,12}),v1=([0-9a-f]{64})")
 
 
@@ -38,14 +39,19 @@ def verify_webhook(
     of those that were processed for longer than the tolerance, and answer 200 to a known one without doing it again.
 
     >>> sent = datetime(2027, 3, 8, 9, tzinfo=UTC)
-    >>> header = sign(b'{"id": "1"}', "secret", at=sent)
-    >>> verify_webhook(b'{"id": "1"}', header, "secret", now=sent)
+    >>> secret = "whsec_an-example-of-a-secret-of-a-webhook"
+    >>> header = sign(b'{"id": "1"}', secret, at=sent)
+    >>> verify_webhook(b'{"id": "1"}', header, secret, now=sent)
     {'id': '1'}
-    >>> verify_webhook(b'{"id": "2"}', header, "secret", now=sent)
+    >>> verify_webhook(b'{"id": "2"}', header, secret, now=sent)
     Traceback (most recent call last):
     ...
     disco.records.errors.SignatureError: The signature is not that of this body. ...
     """
+    if len(secret) < _LEAST_SECRET:  # such as a setting of the receiver that is empty: anybody could sign with it
+        given = f"{len(secret)} characters" if secret else "an empty text"
+        expected = f"the secret of the webhook, which has at least {_LEAST_SECRET} characters"
+        raise SignatureError("secret", found=given, expected=expected, fix="Check where the receiver reads it from.")
     found = _HEADER.fullmatch(header or "")
     if found is None:
         raise SignatureError(
