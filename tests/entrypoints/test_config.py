@@ -6,12 +6,14 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import BaseModel
 from spark_cluster import require_spark
 
 import disco
-from disco.entrypoints.config import ShopSettings, load_settings
+from disco.entrypoints.config import FILE, ShopSettings, load_settings
 from disco.entrypoints.python import Shop
+from disco.entrypoints.settings_file import change_settings
 from disco.records.chunks import processors
 from disco.records.errors import InputError, MissingPartError, PlanError, UsageError
 from disco.records.locale import Locale
@@ -161,6 +163,7 @@ def test_every_setting_of_the_top_is_read_from_settings() -> None:
     )
     places = {"data": "settings.data_place(", "database_url": "settings.database_place("}
     places |= dict.fromkeys(("columns", "csv"), "settings.written")
+    places |= dict.fromkeys(("model", "engagement"), "settings.prior()")
     places |= dict.fromkeys(("currency", "time_zone"), "settings.locale")
     unread = [name for name in ShopSettings.model_fields if places.get(name, f"settings.{name}") not in text]
     assert unread == []
@@ -262,3 +265,37 @@ def test_today_is_the_day_it_is_in_the_shop(tmp_path: Path) -> None:
     assert Shop.open(tmp_path, now=late).clock.today() == date(2026, 12, 4)
     assert Shop.open(tmp_path, now=late, time_zone="Europe/Berlin").clock.today() == date(2026, 12, 5)
     assert Shop.open(tmp_path, now=late, time_zone="America/New_York").clock.today() == date(2026, 12, 4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "engagement: {override: {0.2: 5}}",
+        "engagement: {override: {0.2: -0.1}}",
+        "engagement: {override: {7: 0.1}}",
+        "model: {encoding: {kind: one_hot}}",
+        "model: {encoding: {kind: one_hot, depths: []}}",
+        "model: {encoding: {kind: one_hot, depths: [0.1, 0.1]}}",
+        "model: {encoding: {kind: one_hot, depths: [0.1, 9]}}",
+        "model: {encoding: {kind: linear, gamma: 2}}",
+        "model: {encoding: {kind: radial_basis, gamma: 0}}",
+        "model: {encoding: {kind: radial_basis, centres: []}}",
+        "model: {depth_scale: 1.0e-320}",
+        "model: {depth_scale: 1.0e+308}",
+        "csv: {encoding: idna}",
+        "csv: {encoding: punycode}",
+        "csv: {encoding: rot13}",
+        "csv: {encoding: undefined}",
+    ],
+)
+def test_settings_that_every_plan_would_refuse_are_refused_by_file_and_by_a_change(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    name = text.partition(":")[0]
+    with pytest.raises(PlanError) as caught:
+        load_settings(tmp_path, environment={})
+    assert str(tmp_path / FILE) in str(caught.value)
+    assert f", {name}" in str(caught.value)
+    (tmp_path / FILE).write_text("currency: EUR\n")
+    with pytest.raises(PlanError, match=rf"disco\.yaml, {name}"):
+        change_settings(tmp_path, yaml.safe_load(text))
+    assert (tmp_path / FILE).read_text() == "currency: EUR\n"

@@ -8,7 +8,7 @@ from ipaddress import ip_network
 from itertools import pairwise
 from math import log2
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
@@ -32,6 +32,10 @@ from disco.records.table_format import (
     read_delimiter,
     read_encoding,
 )
+
+if TYPE_CHECKING:
+    from disco.belief import Encoding
+    from disco.campaign import Belief
 
 FILE = "disco.yaml"
 _PREFIX = "DISCO_"
@@ -298,6 +302,25 @@ class ShopSettings(_Section):
     def _usable_threads(cls, threads: int | None) -> int | None:
         return None if threads is None else read_threads(threads)
 
+    def prior(self) -> "Belief":
+        """The belief before any campaign; InputError where these settings make none."""
+        from disco.belief import BasketModel, Engagement
+        from disco.campaign import Belief
+
+        model, engagement = self.model, self.engagement
+        return Belief(
+            basket=BasketModel(
+                encoding=_encoding(model),
+                depth_scale=model.depth_scale,
+                forgetting=model.forgetting,
+                monotone=model.monotone,
+                reason="the settings of the shop",
+            ),
+            engagement=Engagement(
+                prior_rate=engagement.prior_rate, prior_codes=engagement.prior_codes, override=engagement.override
+            ),
+        )
+
     @property
     def written(self) -> TableFormat:
         """How the tables are written."""
@@ -341,7 +364,9 @@ def load_settings(
     if strict:  # whoever launches must not be able to waive it from their own shell
         values["approval"] = ApprovalRule.SECOND_PERSON
     try:
-        return ShopSettings.model_validate(values)
+        settings = ShopSettings.model_validate(values)
+        _refuse_unusable_model(settings, origin)
+        return settings
     except ValidationError as error:
         details = error.errors(include_url=False)
         problems = [_problem(detail, origin) for detail in details]
@@ -353,6 +378,49 @@ def load_settings(
         for option, one in zip(options, problems, strict=True)
     ]
     raise wrong[0] if len(wrong) == 1 else UsageError("\n".join(str(one) for one in wrong))
+
+
+def _refuse_unusable_model(settings: ShopSettings, origin: Mapping[str, str]) -> None:
+    """Refuse a model that every plan would refuse. The usual one is not looked at: most commands need no model."""
+    if (settings.model, settings.engagement) == (ModelSettings(), EngagementSettings()):
+        return
+    try:
+        settings.prior()
+    except InputError as error:
+        section = "engagement" if "engagement" in error.what else "model"
+        place = f"{origin.get(section, FILE)}, {section}"
+        found = f"{error.found} ({error.what})"
+        problem = Problem("setting", place, "", found, str(error.expected), error.fix or "Correct the value.")
+        raise PlanError("The settings cannot be used:", [problem]) from None
+
+
+def _encoding(model: ModelSettings) -> "Encoding":
+    from dataclasses import fields
+
+    from disco.belief import DistanceToDepth, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
+
+    settings = model.encoding
+    kinds: dict[str, Any] = {
+        kind.kind: kind for kind in (SmoothSpline, RadialBasis, LinearDepth, DistanceToDepth, OneHotDepth)
+    }
+    kind = kinds[settings.kind]
+    given = settings.model_dump(exclude={"kind"}, exclude_none=True)
+    known = [field.name for field in fields(kind) if field.init]
+    for name in given:
+        if name not in known:
+            raise InputError(
+                f"setting model.encoding.{name}",
+                found=f"kind: {settings.kind}",
+                expected=f"only {', '.join(known)}" if known else "nothing but the kind",
+            )
+    if settings.kind == "one_hot" and not all(0 <= one * model.depth_scale < 1 for one in settings.depths or (-1.0,)):
+        raise InputError(
+            "setting model.encoding.depths",
+            found="nothing" if not settings.depths else ", ".join(f"{one:g}" for one in settings.depths),
+            expected="the depths a one-hot model knows, each divided by model.depth_scale",
+        )
+    encoding: Encoding = kind(**given)
+    return encoding
 
 
 def settings_of_tables(place: str, *, shop: Path) -> ShopSettings:
