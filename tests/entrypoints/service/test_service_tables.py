@@ -70,16 +70,20 @@ def test_a_csv_file_takes_the_place_of_a_parquet_file(client: TestClient, shop: 
     assert not (shop / "data" / "returns.parquet").exists()
 
 
-def test_a_table_can_be_pointed_to_inside_the_shop_alone(client: TestClient, shop: Path, tmp_path: Path) -> None:
-    (shop / "exports").mkdir()
-    (shop / "data" / "returns.parquet").rename(shop / "exports" / "r.parquet")
-    (tmp_path / "outside.parquet").write_bytes((shop / "exports" / "r.parquet").read_bytes())
-    (shop / "link.parquet").symlink_to(tmp_path / "outside.parquet")
+def test_a_table_can_be_pointed_to_below_the_folder_of_the_tables_alone(
+    client: TestClient, shop: Path, tmp_path: Path
+) -> None:
+    (shop / "data" / "exports").mkdir()
+    (shop / "data" / "returns.parquet").rename(shop / "data" / "exports" / "r.parquet")
+    (tmp_path / "outside.parquet").write_bytes((shop / "data" / "exports" / "r.parquet").read_bytes())
+    (shop / "r.parquet").write_bytes((shop / "data" / "exports" / "r.parquet").read_bytes())
+    (shop / "data" / "link.parquet").symlink_to(tmp_path / "outside.parquet")
     for wrong in (
         "../outside.parquet",
         str(tmp_path / "outside.parquet"),
-        "link.parquet",
-        "exports",
+        "data/link.parquet",
+        "r.parquet",
+        "data/exports",
         "disco.db",
         "/etc/passwd",
     ):
@@ -88,7 +92,7 @@ def test_a_table_can_be_pointed_to_inside_the_shop_alone(client: TestClient, sho
         assert client.put(f"{API}/tables/returns", json=wrong_body).status_code == 422, wrong_body
     assert client.put(f"{API}/tables/returns", json={"query": "SELECT 1"}).status_code == 409
     assert not (shop / "data" / "returns.parquet").exists()
-    answer = client.put(f"{API}/tables/returns", json={"file": "exports/r.parquet"})
+    answer = client.put(f"{API}/tables/returns", json={"file": "data/exports/r.parquet"})
     assert answer.status_code == 200, answer.text
     assert (shop / "data" / "returns.parquet").is_file()
 

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.sentences import in_words
+from disco.entrypoints.service.discretion import as_seen
 from disco.entrypoints.service.limits import BoundedBody
 from disco.entrypoints.service.logs import log, places_of
 from disco.entrypoints.service.problems import MEDIA_TYPE, problem_of, status_of
@@ -120,6 +121,7 @@ def said_of(request: Request, error: Exception) -> tuple[DiscoError, dict[str, s
         log().error("an exception that nobody expected", request_id=instance, **places_of(error))
         what = "This is a defect of disco or a damaged file"
         said = DefectError(what, fix=f"Its log names the request {instance} and where it failed; report it.")
+    said = as_seen(request, said)
     status = status_of(said)
     if status in (429, 503):
         headers.setdefault("retry-after", _RETRY_S)

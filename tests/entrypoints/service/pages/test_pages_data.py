@@ -31,8 +31,9 @@ def test_columns_are_named_and_then_the_file_is_the_table(newcomer: Browser, tmp
     assert (named.status, named.headers["hx-redirect"]) == (204, "/data/customers")
     assert "were saved" in named.said
     assert 'value="Kundennummer"' in newcomer.get("/data/customers").field("of_customer_id")
-    (tmp_path / "incoming.csv").write_text(CUSTOMERS)
-    placed = newcomer.send("/data/customers/place", file="incoming.csv")
+    (tmp_path / "data").mkdir(exist_ok=True)
+    (tmp_path / "data" / "incoming.csv").write_text(CUSTOMERS)
+    placed = newcomer.send("/data/customers/place", file="data/incoming.csv")
     assert placed.status == 204, placed.words
     assert "The table customers was replaced: 2 rows." in placed.said
     page = newcomer.get("/data/customers")
@@ -50,9 +51,9 @@ def test_columns_are_named_and_then_the_file_is_the_table(newcomer: Browser, tmp
     ("file", "words"),
     [
         ("", "expected a file"),
-        ("nothing.csv", "a .parquet or .csv file that lies in the shop"),
-        ("../../etc/passwd", "shop"),
-        ("x" * 2000, "shop"),
+        ("nothing.csv", "a .parquet or .csv file there"),
+        ("../../etc/passwd", "below data/"),
+        ("x" * 2000, "below data/"),
     ],
 )
 def test_a_wrong_file_is_answered_beside_the_field(newcomer: Browser, file: str, words: str) -> None:
@@ -63,8 +64,9 @@ def test_a_wrong_file_is_answered_beside_the_field(newcomer: Browser, file: str,
 
 
 def test_a_file_with_problems_is_refused_row_by_row(newcomer: Browser, tmp_path: Path) -> None:
-    (tmp_path / "bad.csv").write_text("customer_id,joined_on\n1,2024-01-01\n1,<b>soon</b>\n")
-    answer = newcomer.send("/data/customers/place", file="bad.csv")
+    (tmp_path / "data").mkdir(exist_ok=True)
+    (tmp_path / "data" / "bad.csv").write_text("customer_id,joined_on\n1,2024-01-01\n1,<b>soon</b>\n")
+    answer = newcomer.send("/data/customers/place", file="data/bad.csv")
     assert answer.status == 422
     assert "what is wrong stands below" in answer.error("file")
     assert "joined_on 3" in answer.words

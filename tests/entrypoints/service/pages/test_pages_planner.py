@@ -418,16 +418,16 @@ def test_a_key_of_a_plan_before_never_answers_for_other_limits(planning):
     assert "/saving/" not in other.text
 
 
-def test_a_viewer_looks_without_buttons(planning, planning_shop):
+def test_a_draft_is_for_planners_and_viewers_see_no_name_of_it(planning, planning_shop):
     revision = drafted(planning)
     numbers(planning, revision)
     with Shop.open(planning_shop).store() as store:
         key = create_key(store, name="Vera", role=Role.VIEWER, expires=None, clock=Shop.open(planning_shop).clock).key
     theirs = {"authorization": f"Bearer {key}"}
-    page = planning.get("/plan/autumn", headers=theirs)
-    assert page.status_code == 200
-    assert "Save as plan" not in page.text
-    assert '<fieldset class="all" disabled>' in page.text
+    assert "autumn" in planning.get("/plan").text
+    assert "autumn" not in planning.get("/plan", headers=theirs).text
+    for place in ("", "/numbers", "/intervals", "/frontier", "/launch"):
+        assert planning.get(f"/plan/autumn{place}", headers=theirs).status_code == 403
     assert planning.post("/plan/autumn", data={"revision": str(revision)}, headers=theirs).status_code == 403
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from disco.entrypoints.python import Shop
+from disco.entrypoints.service.discretion import as_seen
 from disco.entrypoints.service.downloads import CSV, PARQUET, file_reply
 from disco.entrypoints.service.pages.forms import FormOf
 from disco.entrypoints.service.pages.header import (
@@ -183,7 +184,7 @@ def campaign_page(
 ) -> OverviewPage:
     """wrong: a form that was refused, what was typed in it, and why."""
     with shop.store() as store:
-        found = readings_of(request).overview(store, name, today=shop.clock.today())
+        found = as_seen(request, readings_of(request).overview(store, name, today=shop.clock.today()))
     batches = tuple(
         BatchRow(
             source=batch.source,

@@ -7,6 +7,7 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 
 from disco.entrypoints.python import Shop
+from disco.entrypoints.service.discretion import as_seen, sees_customers
 from disco.entrypoints.service.pages.campaign import health_of
 from disco.entrypoints.service.pages.header import campaign_address, draft_address, next_link, readings_of, state_text
 from disco.entrypoints.service.pages.shell import Link, Page, PageRoute, respond
@@ -60,9 +61,9 @@ def campaigns(request: Request, shop: ShopOf) -> Response:
     today, locale = shop.clock.today(), shop.settings.locale
     with shop.store(missing="create") as store:
         names = reversed(campaign_names(store))
-        found = [readings_of(request).overview(store, name, today=today) for name in names]
+        found = [as_seen(request, readings_of(request).overview(store, name, today=today)) for name in names]
         waiting = waiting_plans(store, rule=shop.settings.approval, today=today)
-        drafts = list_drafts(store).items
+        drafts = list_drafts(store).items if sees_customers(request) else ()
     written = {draft.name for draft in drafts}
     page = CampaignsPage(
         title="Campaigns",

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Path, Request, Response
 
 from disco.entrypoints.python import Shop
+from disco.entrypoints.service.discretion import as_seen
 from disco.entrypoints.service.pages.forms import EMPTY, FormOf, Typed, sentence
 from disco.entrypoints.service.pages.jobs import job_address, problems_table
 from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respond
@@ -89,8 +90,8 @@ class TablePage(Page):
 
 @router.get("/data")
 def data(request: Request, shop: ShopOf) -> Response:
-    states = [table_state(shop, name) for name in TABLES]
-    check = _last_check(shop)
+    states = [as_seen(request, table_state(shop, name)) for name in TABLES]
+    check = _last_check(request, shop)
     here = [one for one in states if one.present]
     page = DataPage(
         title="Data",
@@ -115,7 +116,7 @@ def check_tables(request: Request, shop: ShopOf) -> Response:
 
 @router.get("/data/{table}")
 def one_table(request: Request, shop: ShopOf, table: TableName) -> Response:
-    return respond(request, _page(shop, table))
+    return respond(request, _page(request, shop, table))
 
 
 @router.post("/data/{table}/columns")
@@ -131,7 +132,7 @@ def columns(request: Request, shop: ShopOf, table: TableName, form: FormOf) -> R
                 raise InputError(ours, found=f"the column of {other}", expected="a column of its own")
         map_columns(shop, table, wanted)
     except (InputError, StateError) as error:
-        return respond(request, _unmapped(_page(shop, table), named, error), status=422, part="mapping")
+        return respond(request, _unmapped(_page(request, shop, table), named, error), status=422, part="mapping")
     return go_to(request, table_address(table), said=f"The names of the columns of {table} were saved.")
 
 
@@ -151,7 +152,9 @@ def place(request: Request, shop: ShopOf, table: TableName, form: FormOf) -> Res
         refused = problems_table([one.as_dict() for one in error.problems] if isinstance(error, TableError) else [])
         words = "The table was not replaced; what is wrong stands below." if refused.rows else sentence(error)
         typed = Typed(texts={wrong: form.text(wrong)}, errors={wrong: words})
-        return respond(request, replace(_page(shop, table), placing=typed, refused=refused), status=422, part="place")
+        return respond(
+            request, replace(_page(request, shop, table), placing=typed, refused=refused), status=422, part="place"
+        )
     rows = "" if found.rows is None else f": {counted(found.rows, 'row')}"
     return go_to(request, table_address(table), said=f"The table {table} was replaced{rows}.")
 
@@ -160,9 +163,9 @@ def table_address(name: str) -> str:
     return f"/data/{quote(name, safe='')}"
 
 
-def _page(shop: Shop, name: str) -> TablePage:
+def _page(request: Request, shop: Shop, name: str) -> TablePage:
     schema = known_table(name)
-    state, check = table_state(shop, name), _last_check(shop)
+    state, check = as_seen(request, table_state(shop, name)), _last_check(request, shop)
     mapped = shop.settings.columns.get(name, {})
     declared = {column.name for column in schema.columns}
     found = [one for one in _problems(check) if _is_about(one, name)]
@@ -208,12 +211,12 @@ def _unmapped(page: TablePage, named: Mapping[str, str], error: DiscoError) -> T
 # ---- the last check
 
 
-def _last_check(shop: Shop) -> Job | None:
+def _last_check(request: Request, shop: Shop) -> Job | None:
     """The newest check of all tables that is done, with its result."""
     with shop.store(missing="create") as store:
         done = list_jobs(store, kind=JobKind.VALIDATE, state=JobState.DONE, limit=20).items
         of_tables = [job for job in done if not job.body.get("plan")]
-        return get_job(store, of_tables[0].id) if of_tables else None
+        return as_seen(request, get_job(store, of_tables[0].id)) if of_tables else None
 
 
 def _problems(check: Job | None) -> list[Mapping[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from disco.entrypoints.service.discretion import as_seen
 from disco.entrypoints.service.pages.header import campaign_address
 from disco.entrypoints.service.pages.shell import Link, Page, PageRoute, go_to, respond
 from disco.entrypoints.service.route import ShopOf
@@ -115,7 +116,7 @@ def jobs(
     cursor: Annotated[str, Query(max_length=40)] = "",
 ) -> Response:
     with shop.store(missing="create") as store:
-        found = list_jobs(store, after=cursor or None, limit=_ON_A_PAGE, state=state or None)
+        found = as_seen(request, list_jobs(store, after=cursor or None, limit=_ON_A_PAGE, state=state or None))
         running = list_jobs(store, state=JobState.RUNNING, limit=200).items
         waiting = list_jobs(store, state=JobState.QUEUED, limit=200).items
     query = f"?state={state}" if state else ""
@@ -140,7 +141,7 @@ def jobs(
 def one_job(request: Request, shop: ShopOf, job_id: JobId) -> Response:
     """A page that asks again for its progress is loaded whole once the job has ended."""
     with shop.store() as store:
-        job = get_job(store, job_id)
+        job = as_seen(request, get_job(store, job_id))
     if "hx-request" not in request.headers:
         return respond(request, job_page(job, shop.settings.locale))
     if job.is_final:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from disco.entrypoints.python import Shop
+from disco.entrypoints.service.discretion import as_seen, sees_customers
 from disco.entrypoints.service.pages.forms import FormOf
 from disco.entrypoints.service.pages.header import campaign_address, draft_address, draft_header
 from disco.entrypoints.service.pages.planner import draft_of
@@ -153,9 +154,9 @@ def _page(
     record = _record(shop, plan_id)
     plan, summary = record.plan, record.summary
     with shop.store() as store:
-        drafts = {one.name: one for one in list_drafts(store).items}
+        drafts = {one.name: one for one in list_drafts(store).items} if sees_customers(request) else {}
         from_draft = next((name for name in (draft, plan.campaign) if name in drafts), "")
-        found = launch_checks(
+        checked = launch_checks(
             store,
             shop.data,
             record.plan_id,
@@ -163,6 +164,7 @@ def _page(
             today=shop.clock.today(),
             draft=drafts.get(from_draft),
         )
+        found = as_seen(request, checked)
         approval = plan_approval(store, record.plan_id, rule=shop.settings.approval)
         before = plan_to_compare(store, plan.campaign, other_than=record.plan_id)
     is_maker = any(caller.actor.is_same_person(name) for name in approval.made_by)
@@ -188,7 +190,10 @@ def _page(
         groups=group_table(summary.arms, Money(locale.currency)),
         difference=None
         if before is None
-        else difference_from(before, plan, arms=summary.arms, total=summary.total, currency=locale.currency),
+        else as_seen(
+            request,
+            difference_from(before, plan, arms=summary.arms, total=summary.total, currency=locale.currency),
+        ),
         typed=typed,
         typed_error=typed_error,
         tried=tried,

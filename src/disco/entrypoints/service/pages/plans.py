@@ -8,6 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Path, Request, Response
 
 from disco.entrypoints.python import Shop
+from disco.entrypoints.service.discretion import sees_customers
 from disco.entrypoints.service.pages.forms import FormOf
 from disco.entrypoints.service.pages.header import campaign_address, draft_address
 from disco.entrypoints.service.pages.plan_form import revision_of
@@ -70,7 +71,7 @@ class PlansPage(Page):
 
 @router.get("/plan")
 def plans(request: Request, shop: ShopOf, copy: str = "") -> Response:
-    return respond(request, _page(shop, copied=copy[:100]))
+    return respond(request, _page(request, shop, copied=copy[:100]))
 
 
 @router.post("/plan")
@@ -79,7 +80,9 @@ def begin(request: Request, shop: ShopOf, form: FormOf) -> Response:
     name, copied = form.text("name"), form.text("copied")
     error = _name_error(name)
     if error:
-        return respond(request, _page(shop, name=name, copied=copied, name_error=error), status=422, part="begin")
+        return respond(
+            request, _page(request, shop, name=name, copied=copied, name_error=error), status=422, part="begin"
+        )
     today = shop.clock.today()
     with shop.store() as store:
         try:
@@ -88,12 +91,14 @@ def begin(request: Request, shop: ShopOf, form: FormOf) -> Response:
             else:
                 content = new_plan(store, shop.data, campaign=name, today=today)
         except DiscoError as failed:
-            page = _page(shop, name=name, copied=copied, copied_error=str(failed))
+            page = _page(request, shop, name=name, copied=copied, copied_error=str(failed))
             return respond(request, page, status=422, part="begin")
         try:
             put_draft(store, name, content, clock=shop.clock)
         except (RevisionError, RevisionMissingError):
-            page = _page(shop, name=name, copied=copied, name_error=f"A draft {name} exists. Choose another name.")
+            page = _page(
+                request, shop, name=name, copied=copied, name_error=f"A draft {name} exists. Choose another name."
+            )
             return respond(request, page, status=422, part="begin")
     return go_to(request, draft_address(name) + (f"?against={quote(copied, safe='')}" if copied else ""))
 
@@ -118,10 +123,18 @@ def _name_error(name: str) -> str:
     return ""
 
 
-def _page(shop: Shop, *, name: str = "", copied: str = "", name_error: str = "", copied_error: str = "") -> PlansPage:
+def _page(
+    request: Request,
+    shop: Shop,
+    *,
+    name: str = "",
+    copied: str = "",
+    name_error: str = "",
+    copied_error: str = "",
+) -> PlansPage:
     locale, today = shop.settings.locale, shop.clock.today()
     with shop.store() as store:
-        drafts = list_drafts(store).items
+        drafts = list_drafts(store).items if sees_customers(request) else ()
         entries, _ = list_plans(store, limit=_MOST_PLANS)
         kept = tuple(_kept(shop, entry, locale) for entry in entries)
         with store.reading() as transaction:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from disco.entrypoints.bodies import Day
 from disco.entrypoints.python import Shop
+from disco.entrypoints.service.discretion import as_seen
 from disco.entrypoints.service.downloads import CSV, ENDINGS, HTML, JSON, PARQUET, accepted, described, file_reply
 from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form, page_of
 from disco.entrypoints.service.reading import read_json, uploaded
@@ -76,15 +77,16 @@ class CampaignPage(ItemPage[CampaignEntry]):
 
 
 @router.get("/campaigns", summary="The launched campaigns, by their first day", response_model=CampaignPage)
-def campaigns(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
+def campaigns(shop: ShopOf, request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     found = shop.campaigns()
     entries, after = page_of(found.campaigns, limit=limit, cursor=cursor)
-    return json_reply(page_form(entries, after, active_version=found.active_version))
+    seen = tuple(as_seen(request, entry) for entry in entries)
+    return json_reply(page_form(seen, after, active_version=found.active_version))
 
 
 @router.get("/campaigns/{name}", summary="A campaign with every batch of outcomes", response_model=CampaignEntry)
-def campaign(shop: ShopOf, name: CampaignName) -> Response:
-    return reply(shop.campaigns(name).campaigns[0])
+def campaign(shop: ShopOf, request: Request, name: CampaignName) -> Response:
+    return reply(as_seen(request, shop.campaigns(name).campaigns[0]))
 
 
 @router.get("/campaigns/{name}/results", summary="What a campaign brought", response_model=CampaignResults)

@@ -28,6 +28,7 @@ from disco.entrypoints.bodies import (
     read_body,
 )
 from disco.entrypoints.python import Shop
+from disco.entrypoints.service.discretion import as_seen
 from disco.entrypoints.service.paging import Cursor
 from disco.entrypoints.service.replies import HEADER
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
@@ -118,19 +119,20 @@ def propensities(
 @router.get("/jobs", summary="Jobs, the newest first, without their results", response_model=JobPage)
 def jobs(
     shop: ShopOf,
+    request: Request,
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED, description="The most items of a page.")] = 50,
     cursor: Cursor = None,
     state: JobState | None = None,
     kind: JobKind | None = None,
 ) -> Response:
     with shop.store() as store:
-        return reply(list_jobs(store, after=cursor, limit=limit, state=state, kind=kind))
+        return reply(as_seen(request, list_jobs(store, after=cursor, limit=limit, state=state, kind=kind)))
 
 
 @router.get("/jobs/{job_id}", summary="A job with its result", response_model=Job)
-def job(shop: ShopOf, job_id: JobId) -> Response:
+def job(shop: ShopOf, request: Request, job_id: JobId) -> Response:
     with shop.store() as store:
-        return reply(get_job(store, job_id))
+        return reply(as_seen(request, get_job(store, job_id)))
 
 
 @router.post("/jobs/{job_id}/cancel", summary="Stop a job", response_model=Job)
@@ -152,7 +154,7 @@ async def events(shop: ShopOf, request: Request, job_id: JobId) -> Response:
 
     def look() -> Job:
         with shop.store() as store:
-            return get_job(store, job_id)
+            return as_seen(request, get_job(store, job_id))
 
     first = await to_thread.run_sync(look)
     caller = request.state.caller.actor

@@ -2,14 +2,17 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
+from disco.entrypoints.service.discretion import as_seen
 from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, cursor_of, page_form, place_of
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
+from disco.entrypoints.service.security import refuse_below
 from disco.operations.approvals import Approved, PlanApproval, approve_plan, plan_approval
 from disco.operations.plan_list import PlanEntry
 from disco.operations.plan_review import PlanCopy, PlanDifference, PlanReview
 from disco.records.errors import InputError
+from disco.records.people import Role
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["plans"])
 PlanId = Annotated[str, Path(max_length=200, description="The id of a plan, or its beginning.")]
@@ -51,12 +54,12 @@ def approval(shop: ShopOf, plan_id: PlanId) -> Response:
 @router.get(
     "/plans/{plan_id}/diff/{other}", summary="What changes from one plan to another", response_model=PlanDifference
 )
-def diff(shop: ShopOf, plan_id: PlanId, other: PlanId) -> Response:
+def diff(shop: ShopOf, request: Request, plan_id: PlanId, other: PlanId) -> Response:
     """Settings, and who gets what. Each is the id of a plan, its beginning, or a campaign."""
     from disco.operations.plan_review import compare_plans, find_plan
 
     with shop.store() as store:  # kept plans alone: files of the server are nobody's to read
-        return reply(compare_plans(find_plan(store, plan_id), find_plan(store, other)))
+        return reply(as_seen(request, compare_plans(find_plan(store, plan_id), find_plan(store, other))))
 
 
 @router.get("/plans/{plan_id}/copy", summary="A plan as a file, to be changed into the next", response_model=PlanCopy)
@@ -68,7 +71,11 @@ def copy(shop: ShopOf, plan_id: PlanId) -> Response:
 @router.get("/plans/{plan_id}", summary="A plan by depth, group, history and spend", response_model=PlanReview)
 def plan(
     shop: ShopOf,
+    request: Request,
     plan_id: PlanId,
     by: Annotated[list[str], Query(max_length=20, description="Also by these columns of its customers.")] = [],  # noqa: B006
 ) -> Response:
+    """`by` needs the role planner: a column of the customers may tell who they are."""
+    if by:
+        refuse_below(request, Role.PLANNER)
     return reply(shop.plan_show(plan_id, by=by))

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from disco.entrypoints.bodies import BODIES, check_scheduled
+from disco.entrypoints.service.discretion import as_seen
 from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form, page_of
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
 from disco.operations.schedules import RemovedSchedule, add_schedule, list_schedules, remove_schedule
@@ -27,10 +28,10 @@ class ScheduleRequest(BaseModel):
 
 
 @router.get("/schedules", summary="The schedules", response_model=ItemPage[JobSchedule])
-def schedules(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
+def schedules(shop: ShopOf, request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     with shop.store() as store:
         found, after = page_of(list_schedules(store).items, limit=limit, cursor=cursor)
-    return json_reply(page_form(found, after))
+    return json_reply(page_form(tuple(as_seen(request, one) for one in found), after))
 
 
 @router.post("/schedules", summary="Add a schedule", status_code=201, response_model=JobSchedule)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from disco.entrypoints.bodies import Day
 from disco.entrypoints.python import Shop
+from disco.entrypoints.service.discretion import as_seen
 from disco.entrypoints.service.downloads import CSV, ENDINGS, JSON, PARQUET, described, streamed_reply
 from disco.entrypoints.service.paging import ItemPage
 from disco.entrypoints.service.reading import read_json, uploaded
@@ -24,21 +25,24 @@ TableName = Annotated[str, Path(max_length=60, description=f"One of {', '.join(S
 
 
 class TablePlace(BaseModel):
-    """Where a table is: a file in the shop's folder, or a query where the setting `data` names a database."""
+    """Where a table is: a file below the folder of the tables, or a query where the setting `data` names a database."""
 
     model_config = ConfigDict(extra="forbid")
-    file: str | None = Field(None, min_length=1, max_length=1000, description="A .parquet or .csv file of the shop.")
+    file: str | None = Field(
+        None, min_length=1, max_length=1000, description="A .parquet or .csv file below the folder of the tables."
+    )
     query: str | None = Field(None, min_length=1, max_length=100_000, description="A SELECT that gives the columns.")
 
 
 @router.get("/tables", summary="The tables of the shop", response_model=ItemPage[TableState])
-def tables(shop: ShopOf) -> Response:
-    return json_reply({"items": [table_state(shop, name).as_dict() for name in SCHEMAS], "next": None})
+def tables(shop: ShopOf, request: Request) -> Response:
+    items = [as_seen(request, table_state(shop, name)).as_dict() for name in SCHEMAS]
+    return json_reply({"items": items, "next": None})
 
 
 @router.get("/tables/{name}", summary="A table: where it is, its columns and rows", response_model=TableState)
-def table(shop: ShopOf, name: TableName) -> Response:
-    return reply(table_state(shop, name))
+def table(shop: ShopOf, request: Request, name: TableName) -> Response:
+    return reply(as_seen(request, table_state(shop, name)))
 
 
 @router.put(
@@ -58,8 +62,8 @@ def table(shop: ShopOf, name: TableName) -> Response:
     },
 )
 async def put_table(shop: ShopOf, request: Request, name: TableName) -> Response:
-    """The body is a Parquet or CSV file, or JSON that names a file in the shop's folder or a query. It is checked as
-    `disco validate` checks tables; only a table without problems replaces the old one, whole."""
+    """The body is a Parquet or CSV file, or JSON that names a file below the folder of the tables or a query. It is
+    checked as `disco validate` checks tables; only a table without problems replaces the old one, whole."""
     kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     service = request.app.state.service
     if kind == JSON:  # names a place
