@@ -232,10 +232,10 @@ validate` warns where orders with a code have the same `full_price` and `paid`.
 
 ## Lists of customers
 
-A list of customers (of people who unsubscribed, say) is a text, CSV or Parquet file with one customer id per line, or a
-table with a column `customer_id` (or what `columns.customers` calls it). A first line that is no customer's id, while
-other lines are, is read as a header. Ids that name no customer are counted. Ids that a spreadsheet has changed, such as
-`1.0` for 1 or 7 for 007, are refused with the id that was probably meant.
+A list of customers (of people who unsubscribed, say) is a `.txt`, `.csv` or `.parquet` file below `lists/` or `data/`
+with one customer id per line, or a table with a column `customer_id` (or what `columns.customers` calls it). A first
+line that is no customer's id, while other lines are, is read as a header. Ids that name no customer are counted. Ids
+that a spreadsheet has changed, such as `1.0` for 1 or 7 for 007, are refused with the id that was probably meant.
 """
 
 

@@ -1,5 +1,7 @@
 """Lists of customer ids as people keep them: one column, with or without a header, as text, CSV or Parquet."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -74,8 +76,8 @@ def test_a_first_line_that_names_no_customer_is_a_header_and_this_is_said(listed
     listed.write_text("Kunde\n1\n5\n", encoding="utf-8")
     found = read_id_list(listed, file="vip.csv").among(CUSTOMERS)
     assert found.notes == (
-        "vip.csv: the first line, 'Kunde', is read as a header",
-        "vip.csv: 1 of 2 ids name no customer, the first '5' in row 3",
+        "vip.csv: row 1, which names no customer, is read as a header",
+        "vip.csv: 1 of 2 ids name no customer, the first in row 3",
     )
 
 
@@ -97,16 +99,27 @@ def test_a_header_without_ids_is_an_empty_list(listed: Path) -> None:
 @pytest.mark.parametrize(("written", "meant"), [("1.0", "1"), ("7", "007"), ("C9", "c9")])
 def test_ids_that_a_spreadsheet_has_changed_are_asked_about(listed: Path, written: str, meant: str) -> None:
     listed.write_text(f"customer_id\n2\n\n{written}\n", encoding="utf-8")
-    with pytest.raises(InputError, match=rf"vip.csv, row 4: found '{written}'.*Did you mean '{meant}'\?"):
+    with pytest.raises(
+        InputError, match=rf"vip.csv, row 4: found an id that no customer has in this form;.*Did you mean '{meant}'\?"
+    ):
         read_id_list(listed, file="vip.csv").among(CUSTOMERS)
 
 
 def test_a_list_of_strangers_is_refused(listed: Path) -> None:
     listed.write_text("e-mail\na@b.c\nd@e.f\n", encoding="utf-8")
-    with pytest.raises(
-        InputError, match=r"3 ids, such as 'd@e.f', none of them a customer's; expected ids such as '1'"
-    ):
+    with pytest.raises(InputError, match=r"3 ids, none of them a customer's; expected ids such as '1'"):
         read_id_list(listed).among(CUSTOMERS)
+
+
+@pytest.mark.parametrize("content", ["TOPSECRET", "1\nTOPSECRET", "TOPSECRET\n1", "TOPSECRET;x\n1;2", 'a\n"TOPSECRET'])
+def test_no_message_quotes_what_is_no_customers_id(listed: Path, content: str) -> None:
+    listed.write_text(content, encoding="utf-8")
+    try:
+        words = " ".join(read_id_list(listed).among(CUSTOMERS).notes)
+    except InputError as error:
+        words = str(error)
+    assert words
+    assert "TOPSECRET" not in words
 
 
 @pytest.mark.parametrize(
@@ -114,7 +127,7 @@ def test_a_list_of_strangers_is_refused(listed: Path) -> None:
     [
         (b"", "an empty file"),
         (b"PK\x03\x04\0\0", "bytes that are not text"),
-        (b"1;Anna\n2;Bert\n", "found the columns 1, Anna; expected one customer id per line"),
+        (b"1;Anna\n2;Bert\n", "found 2 columns, none of them named customer_id; expected one customer id per line"),
         (b"1\nM\xfcller\n", "csv: {encoding: cp1252}"),
         (b'1\n"2\n3\n', "quotation mark that is never closed"),
     ],
@@ -129,32 +142,116 @@ def test_what_is_no_list_of_ids_is_refused(listed: Path, content: bytes, words: 
 def test_a_parquet_list_of_other_things_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "vip.parquet"
     pq.write_table(pa.table({"id": [1.0]}), path)
-    with pytest.raises(FileFormatError, match="column id: double"):
+    with pytest.raises(FileFormatError, match="a column of double"):
         read_id_list(path)
     pq.write_table(pa.table({"id": [1], "name": ["Anna"]}), path)
-    with pytest.raises(FileFormatError, match="the columns id, name"):
+    with pytest.raises(FileFormatError, match="2 columns, none of them named customer_id"):
         read_id_list(path)
 
 
-def test_a_plans_list_lies_in_the_shop(tmp_path: Path) -> None:
-    (tmp_path / "shop" / "data").mkdir(parents=True)
-    (tmp_path / "outside.csv").write_text("1\n", encoding="utf-8")
-    (tmp_path / "shop" / "vip.csv").write_text("1\n", encoding="utf-8")
-    shop = tmp_path / "shop"
-    data = FolderShopData(folder=shop, place=str(shop / "data"), queries=None, network_file=shop / "context")
-    assert data.id_list("vip.csv", setting="include").ids.to_pylist() == ["1"]
-    with pytest.raises(InputError, match="include: found no file"):
-        data.id_list("vips.csv", setting="include")
-    with pytest.raises(InputError, match="outside the shop's folder"):
-        data.id_list("../outside.csv", setting="include")
+@pytest.fixture
+def shop(tmp_path: Path) -> FolderShopData:
+    """A shop with a list below lists/ and one below data/, and with files that are for no plan."""
+    folder = tmp_path / "shop"
+    for name in ("lists/old", "data", "artefacts", "lists/.git"):
+        (folder / name).mkdir(parents=True)
+    for name in ("lists/vip.csv", "lists/old/vip.txt", "data/vip.csv", "old.csv", "../outside.csv"):
+        (folder / name).write_text("1\n", encoding="utf-8")
+    for name in ("secret.txt", "disco.yaml", "artefacts/a.csv", "lists/.git/a.txt", "lists/shop.tar.gz", "lists/token"):
+        (folder / name).write_text("TOPSECRET\n", encoding="utf-8")
+    private = tuple(folder / name for name in ("disco.yaml", "secret.txt", "artefacts", "not-there"))
+    return FolderShopData(
+        folder=folder, place=str(folder / "data"), queries=None, network_file=folder / "context", private=private
+    )
+
+
+READERS: dict[str, Callable[[FolderShopData, str], object]] = {
+    "list": lambda shop, name: shop.id_list(name, setting="exclude"),
+    "pool": lambda shop, name: shop.lines(name, setting="codes.pool", holds="code"),
+    "table": lambda shop, name: shop.table_file(name, setting="customers.table"),
+    "hash": lambda shop, name: shop.file_hash(name, setting="include"),
+}
+
+
+def test_a_plans_list_lies_below_lists_or_data(shop: FolderShopData) -> None:
+    for name in (
+        "lists/vip.csv",
+        "vip.csv",
+        "lists/old/vip.txt",
+        "old/vip.txt",
+        "data/vip.csv",
+        "./lists/../data/vip.csv",
+    ):
+        assert shop.id_list(name, setting="include").ids.to_pylist() == ["1"], name
+    assert shop.table_file("data/vip.csv", setting="file") == shop.table_file("vip.csv", setting="file")
+    with pytest.raises(
+        InputError, match=r"include: found no file 'old.csv' below lists/ or data/.*Move.* to lists/old.csv"
+    ):
+        shop.id_list("old.csv", setting="include")
+    (shop.folder / "old.csv").rename(shop.folder / "lists" / "old.csv")  # then a plan of before works as it is
+    assert shop.id_list("old.csv", setting="include").ids.to_pylist() == ["1"]
+    with pytest.raises(InputError, match=r"found no file 'lists/vip.csv' below data/"):
+        shop.table_file("lists/vip.csv", setting="customers.table")
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../outside.csv",
+        "disco.yaml",
+        "secret.txt",
+        "artefacts/a.csv",
+        "lists/linked.csv",
+        "lists/hard.txt",
+        "data/hard.csv",
+        "lists/folder/a.csv",
+        "data/folder/a.csv",
+        "lists/.git/a.txt",
+        "lists/shop.tar.gz",
+        "lists/token",
+        "lists/absent.csv",
+        "lists",
+        "",
+        ".",
+        "lists/vip.csv\0",
+        "lists/\u200bvip.csv",
+        "LISTS/vip.csv",
+        "/etc/passwd",
+        "sqlite:///disco.db",
+    ],
+)
+def test_a_plan_reaches_no_other_file_by_any_name(shop: FolderShopData, reader: str, name: str) -> None:
+    folder = shop.folder
+    (folder / "lists" / "linked.csv").symlink_to(folder / "secret.txt")
+    (folder / "lists" / "hard.txt").hardlink_to(folder / "secret.txt")
+    (folder / "data" / "hard.csv").hardlink_to(folder / "disco.yaml")
+    for place in ("lists", "data"):
+        (folder / place / "folder").symlink_to(folder / "artefacts")
+    try:
+        content = READERS[reader](shop, name)  # a hash of nothing is empty
+    except InputError as error:
+        content = "TOPSECRET" if "TOPSECRET" in str(error) else ""
+    assert content == ""
+
+
+def test_private_files_are_refused_also_where_the_tables_lie_in_the_shops_own_folder(shop: FolderShopData) -> None:
+    around = replace(shop, place=str(shop.folder))
+    assert around.id_list("old.csv", setting="include").ids.to_pylist() == ["1"]
+    for name in ("secret.txt", "disco.yaml", "artefacts/a.csv"):
+        with pytest.raises(InputError, match="no file for plans"):
+            around.id_list(name, setting="include")
 
 
 def test_a_list_as_table_of_customers_needs_a_header_or_another_key(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     data = FolderShopData(folder=tmp_path, place=str(tmp_path / "data"), queries=None, network_file=tmp_path / "x")
-    (tmp_path / "vip.csv").write_text("customer_id\n1\n2\n", encoding="utf-8")
+    (tmp_path / "data" / "vip.csv").write_text("customer_id\n1\n2\n", encoding="utf-8")
     with data.customers("vip.csv") as (_, table):
         assert table.to_pylist() == [{"customer_id": "1"}, {"customer_id": "2"}]
-    (tmp_path / "vip.csv").write_text("1\n2\n", encoding="utf-8")
-    with pytest.raises(FileFormatError, match=r"one column, named '1'.*`include:`"), data.customers("vip.csv"):
+    (tmp_path / "data" / "vip.csv").write_text("1\n2\n", encoding="utf-8")
+    with (
+        pytest.raises(FileFormatError, match=r"one column, which is not named customer_id.*`include:`"),
+        data.customers("vip.csv"),
+    ):
         pass

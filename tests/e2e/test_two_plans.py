@@ -38,8 +38,8 @@ OPERATOR = {
         "column": "country",
         "limits": {"GB": {0.3: {"at_most": 15}, 0.2: {"at_most": "10%"}}, "FR": {0.1: {"at_least": 5}}},
     },
-    "include": "known.csv",
-    "exclude": "unsubscribed.txt",
+    "include": "lists/known.csv",
+    "exclude": "lists/unsubscribed.txt",
     "control": {"share": "20%"},
     "holdout": {"share": "5%"},
     "reserve": {"share": "10%"},
@@ -48,7 +48,7 @@ OPERATOR = {
 }
 CHANNELS = {
     "campaign": "channels",
-    "customers": {"table": "by_channel.csv", "as_of": "2025-11-03"},
+    "customers": {"table": "data/by_channel.csv", "as_of": "2025-11-03"},
     "depths": {0.1: {}, 0.2: {"at_most": "25%"}, 0.3: {"at_most": "15%"}},
     "objective": {"revenue_weight": 8},
     "channel": {"column": "channel"},
@@ -140,8 +140,9 @@ def test_segments_floors_lists_contacts_and_a_budget(shop: Path) -> None:
     customers = sql(shop, "SELECT customer_id, country, joined_on FROM customers ORDER BY customer_id")
     known = customers["customer_id"][customers.index % 3 > 0].tolist()
     unsubscribed = customers["customer_id"][:90].tolist()
-    (shop / "known.csv").write_text("\n".join(["customer_id", *known]) + "\n")
-    (shop / "unsubscribed.txt").write_text("\n".join([*unsubscribed, "nobody-1", "nobody-2"]) + "\n")
+    (shop / "lists").mkdir(exist_ok=True)
+    (shop / "lists" / "known.csv").write_text("\n".join(["customer_id", *known]) + "\n")
+    (shop / "lists" / "unsubscribed.txt").write_text("\n".join([*unsubscribed, "nobody-1", "nobody-2"]) + "\n")
     received = sql(
         shop,
         """SELECT customer_id, count(*) AS codes FROM codes
@@ -186,7 +187,7 @@ def test_segments_floors_lists_contacts_and_a_budget(shop: Path) -> None:
 def test_two_channels_and_a_budget(shop: Path) -> None:
     customers = sql(shop, "SELECT * FROM customers ORDER BY customer_id")
     customers["channel"] = ["sms" if row % 4 == 0 else "e-mail" for row in range(len(customers))]
-    customers.to_csv(shop / "by_channel.csv", index=False)
+    customers.to_csv(shop / "data" / "by_channel.csv", index=False)
     plan = dict(CHANNELS)
     free = disco("plan", write(shop, plan), "--dry-run", "--shop", shop)
     plan["budget"] = round(0.6 * free["total"]["markdown"]["value"])

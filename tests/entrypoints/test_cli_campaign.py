@@ -122,7 +122,7 @@ def test_a_new_network_is_refused_until_the_belief_is_rebuilt(disco: Run, shop: 
     [(["nobody"], "nobody"), ([["c0000001"]], "type list"), ([1.5], "type double"), ([None], "a value in every row")],
 )
 def test_a_table_of_other_customers_is_refused_by_name(disco: Run, shop: Path, ids: list[object], named: str) -> None:
-    pq.write_table(pa.table({"customer_id": pa.array(ids)}), shop / "vip.parquet")
+    pq.write_table(pa.table({"customer_id": pa.array(ids)}), shop / "data" / "vip.parquet")
     path = changed_plan(shop, customers={"table": "vip.parquet", "as_of": "2025-10-01"})
     assert named in refused(disco, "plan", path, "--shop", shop)
 
@@ -161,17 +161,18 @@ def test_two_plans_of_a_campaign_need_an_id_and_only_one_is_launched(disco: Run,
 
 
 def test_codes_from_a_pool(disco: Run, shop: Path) -> None:
-    (shop / "pool.txt").write_text("\n".join(f"BOUGHT-{number}" for number in range(2000)))
-    plan_id = done(disco, "plan", changed_plan(shop, codes={"pool": "pool.txt"}), "--shop", shop)["plan_id"]
+    (shop / "lists").mkdir(exist_ok=True)
+    (shop / "lists" / "pool.txt").write_text("\n".join(f"BOUGHT-{number}" for number in range(2000)))
+    plan_id = done(disco, "plan", changed_plan(shop, codes={"pool": "lists/pool.txt"}), "--shop", shop)["plan_id"]
     done(disco, "launch", plan_id, "--shop", shop)
     done(disco, "export", "second", "-o", shop / "second.parquet", "--shop", shop)
     codes = pq.read_table(shop / "second.parquet")["code_id"].to_pylist()
     assert codes
     assert all(code.startswith("BOUGHT-") for code in codes)
     assert len(set(codes)) == len(codes)
-    third = changed_plan(shop, codes={"pool": "pool.txt"}, campaign="third")
+    third = changed_plan(shop, codes={"pool": "lists/pool.txt"}, campaign="third")
     assert "BOUGHT-" in refused(disco, "plan", third, "--shop", shop)  # they are in use
-    (shop / "pool.txt").unlink()
+    (shop / "lists" / "pool.txt").unlink()
     assert "pool.txt" in refused(disco, "plan", third, "--shop", shop)
 
 

@@ -27,7 +27,9 @@ def test_a_new_shop_has_everything_and_validates(disco: Run, tmp_path: Path) -> 
     code, out, _ = disco("init", shop)
     assert code == 0
     assert "disco validate" in out
-    assert files(shop) == {"disco.yaml", "plan.yaml", "data"} | {f"data/{name}.csv" for name in SCHEMAS}
+    assert files(shop) == {"disco.yaml", "plan.yaml", "data", "lists", "lists/unsubscribed.csv"} | {
+        f"data/{name}.csv" for name in SCHEMAS
+    }
     code, out, _ = disco("validate", "--shop", shop)
     assert code == 0
     for name in SCHEMAS:
@@ -56,7 +58,7 @@ def test_the_plan_template_is_a_plan(disco: Run, tmp_path: Path) -> None:
 def test_json_lists_the_files(disco: Run, tmp_path: Path) -> None:
     code, out, _ = disco("init", tmp_path / "shop", "--json")
     assert code == 0
-    assert set(json.loads(out)["files"]) == {name for name in files(tmp_path / "shop") if name != "data"}
+    assert set(json.loads(out)["files"]) == {name for name in files(tmp_path / "shop") if name not in ("data", "lists")}
 
 
 @pytest.mark.parametrize("there", ["disco.yaml", "plan.yaml", "data/orders.parquet"])

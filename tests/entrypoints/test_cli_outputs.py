@@ -123,9 +123,11 @@ def test_no_output_replaces_an_input(disco: Disco, here: Path, command: str, out
 
 
 def test_inputs_that_only_other_files_name_are_protected_too(disco: Disco, here: Path) -> None:
-    (here / "vip.parquet").write_bytes((here / "data" / "customers.parquet").read_bytes())
-    (here / "vip.yaml").write_text((here / "second.yaml").read_text().replace("table: customers", "table: vip.parquet"))
-    _refused(disco, "frontier vip.yaml --html OUT --shop .", "vip.parquet", "is an input of this command")
+    (here / "data" / "vip.parquet").write_bytes((here / "data" / "customers.parquet").read_bytes())
+    (here / "vip.yaml").write_text(
+        (here / "second.yaml").read_text().replace("table: customers", "table: data/vip.parquet")
+    )
+    _refused(disco, "frontier vip.yaml --html OUT --shop .", "data/vip.parquet", "is an input of this command")
     # a file of features names the folder of its tables
     (here / "disco.yaml").unlink()
     (here / "data").rename(here / "tables")

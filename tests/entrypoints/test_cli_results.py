@@ -287,11 +287,12 @@ def test_belief_narrows_with_what_is_learned(disco: Run, answered: Path) -> None
 def test_explain_names_the_list_that_left_somebody_out(disco: Run, shop: Path) -> None:
     customers = pq.read_table(shop / "data" / "customers.parquet").to_pylist()
     british = next(row["customer_id"] for row in customers if row["country"] == "GB")
-    (shop / "unsubscribed.txt").write_text(british + "\n")
-    plan = (shop / "second.yaml").read_text() + "exclude: unsubscribed.txt\n"
+    (shop / "lists").mkdir()
+    (shop / "lists" / "unsubscribed.txt").write_text(british + "\n")
+    plan = (shop / "second.yaml").read_text() + "exclude: lists/unsubscribed.txt\n"
     (shop / "without.yaml").write_text(plan.replace("campaign: second", "campaign: without"))
     done(disco, "plan", shop / "without.yaml", "--shop", shop)
     done(disco, "launch", "without", "--shop", shop)
     code, _, err = disco("explain", "without", british, "--shop", shop)
     assert code == 1
-    assert "they are on the list unsubscribed.txt, which the plan names as `exclude`" in err
+    assert "they are on the list lists/unsubscribed.txt, which the plan names as `exclude`" in err

@@ -297,8 +297,9 @@ def many(small_shop: Path) -> Callable[..., Path]:
     (small_shop / "data" / "customers.csv").write_text("customer_id,joined_on,country\n" + rows)
 
     def write(more: str, depths: str = "{0.10: {at_most: 20}, 0.30: {at_most: 5}}", **files: str) -> Path:
+        (small_shop / "lists").mkdir(exist_ok=True)
         for name, content in files.items():
-            (small_shop / f"{name}.txt").write_text(content)
+            (small_shop / "lists" / f"{name}.txt").write_text(content)
         plan = small_shop / "plan.yaml"
         plan.write_text(
             f"campaign: x\ncustomers: {{table: customers, as_of: 2025-09-01}}\ndepths: {depths}\n"
@@ -420,12 +421,12 @@ def test_rows_of_csv_files_are_numbered_as_in_a_spreadsheet_by_every_command(dis
     assert "column full_price, row 3: found '-5'" in out
     _, _, err = disco("features", small_shop / "data", "--as-of", "2025-09-01", "-o", small_shop / "features.parquet")
     assert "orders.csv, column full_price, row 3: found '-5'" in err
-    (small_shop / "vip.csv").write_text("customer_id,country\n1,GB\n,GB\n")
+    (small_shop / "data" / "vip.csv").write_text("customer_id,country\n1,GB\n,GB\n")
     plan = small_shop / "plan.yaml"
     plan.write_text(plan.read_text().replace("table: customers ", "table: vip.csv "))
     _, _, err = disco("validate", plan)
     assert "vip.csv, column customer_id, row 3: found nothing" in err
-    (small_shop / "vip.csv").write_text("customer_id,country\n1,GB\n2.0,GB\n")
+    (small_shop / "data" / "vip.csv").write_text("customer_id,country\n1,GB\n2.0,GB\n")
     _, _, err = disco("validate", plan)
-    assert "found 1 unknown id, the first '2.0'; expected customers of the table customers" in err
+    assert "found 1 unknown id, the first in row 3; expected customers of the table customers" in err
     assert "Did you mean '2'?" in err

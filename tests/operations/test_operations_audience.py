@@ -97,7 +97,7 @@ def test_the_shops_own_table_may_be_named(shop: Shop) -> None:
 
 
 def test_a_csv_of_customers_meets_integer_ids(shop: Shop) -> None:
-    (shop.folder / "vip.csv").write_text("customer_id,joined_on,tier\n4,2025-09-01,gold\n1,2025-01-01,gold\n")
+    (shop.folder / "data" / "vip.csv").write_text("customer_id,joined_on,tier\n4,2025-09-01,gold\n1,2025-01-01,gold\n")
     assert ids(load(shop, plan("tier = 'gold'", "vip.csv"))) == [1, 4]
 
 
@@ -122,12 +122,12 @@ def test_a_wrong_condition_is_named_with_what_there_is(shop: Shop, eligible: str
     ("content", "named"),
     [
         ("customer_id,joined_on\n1,2025-01-01\n1,2025-01-01\n", "1 twice"),
-        ("customer_id,joined_on\n99,2025-01-01\n", "1 unknown id, the first '99'"),
+        ("customer_id,joined_on\n99,2025-01-01\n", "1 unknown id, the first in row 2"),
         ("id,joined_on\n1,2025-01-01\n", "customer_id"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_named(shop: Shop, content: str, named: str) -> None:
-    (shop.folder / "list.csv").write_text(content)
+    (shop.folder / "data" / "list.csv").write_text(content)
     with pytest.raises(InputError, match=named):
         load(shop, plan("true", "list.csv"))
 
@@ -215,8 +215,8 @@ def test_single_flipped_bytes_in_cached_features_change_no_input(shop: Shop) -> 
 def test_a_table_outside_the_shop_is_refused(shop: Shop, place: str) -> None:
     other = shop.folder.parent / "other.csv"
     other.write_text("customer_id,joined_on\n1,2025-01-01\n")
-    (shop.folder / "link.csv").symlink_to(other)
-    with pytest.raises(InputError, match=r"customers\.table: found .*outside the shop's folder.*Copy the file there"):
+    (shop.folder / "data" / "link.csv").symlink_to(other)
+    with pytest.raises(InputError, match=r"customers\.table: found no file .* below data/"):
         load(shop, plan("true", place))
 
 
@@ -261,19 +261,21 @@ def make(shop: Shop, wanted: Plan) -> PlanResult:
 )
 def test_a_pool_that_cannot_be_used_is_found_by_the_plan(shop: Shop, content: str | None, words: str) -> None:
     if content is not None:
-        (shop.folder / "codes.txt").write_text(content)
+        (shop.folder / "lists").mkdir()
+        (shop.folder / "lists" / "codes.txt").write_text(content)
     with pytest.raises(InputError, match=words):
         make(shop, pooled(2))
 
 
 def test_a_pool_outside_the_shop_is_refused_before_anything_is_read(shop: Shop) -> None:
     wanted = pooled(2).model_copy(update={"codes": CodesSection(pool="../../../etc/passwd")})
-    with pytest.raises(InputError, match=r"codes\.pool: found .*outside the shop's folder"):
+    with pytest.raises(InputError, match=r"codes\.pool: found no file .*/etc/passwd' below lists/ or data/"):
         make(shop, wanted)
 
 
 def test_a_pool_too_small_for_the_reserve_is_warned_of(shop: Shop) -> None:
-    (shop.folder / "codes.txt").write_text("CODE-1\nCODE-2\n")
+    (shop.folder / "lists").mkdir()
+    (shop.folder / "lists" / "codes.txt").write_text("CODE-1\nCODE-2\n")
     content = pooled(2).model_dump(mode="json", by_alias=True)
     wanted = read_plan({**content, "reserve": {"share": 0.5}, "depths": {0.2: {"at_most": 3}}})
     assert any(

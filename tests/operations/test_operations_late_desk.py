@@ -74,9 +74,10 @@ def write_tables(folder: Path, *, text_ids: bool) -> None:
     }
     for name, columns in (("customers", customers), ("orders", orders), ("codes", given)):
         pq.write_table(pa.table(columns), folder / "data" / f"{name}.parquet")
-    (folder / "out.csv").write_text("\n".join(map(str, [*ids[-20:-10], "999001" if not text_ids else "x1"])))
-    (folder / "vip.csv").write_text("\n".join(map(str, [*ids[:150], "999002" if not text_ids else "x2"])))
-    (folder / "codes.txt").write_text("\n".join(f"POOL-{number:04d}" for number in range(400)))
+    (folder / "lists").mkdir()
+    (folder / "lists" / "out.csv").write_text("\n".join(map(str, [*ids[-20:-10], "999001" if not text_ids else "x1"])))
+    (folder / "lists" / "vip.csv").write_text("\n".join(map(str, [*ids[:150], "999002" if not text_ids else "x2"])))
+    (folder / "lists" / "codes.txt").write_text("\n".join(f"POOL-{number:04d}" for number in range(400)))
 
 
 def learned(folder: Path, network: bytes, *, text_ids: bool, url: str | None = None) -> Shop:
@@ -233,8 +234,8 @@ VARIANTS = {
         "budget": 90.0,
         "channel": {"column": "channel"},
     },
-    "pool": {"codes": {"pool": "codes.txt"}},
-    "pool and shared": {"codes": {"pool": "codes.txt", "shared": {0.1: "SPRING10"}}},
+    "pool": {"codes": {"pool": "lists/codes.txt"}},
+    "pool and shared": {"codes": {"pool": "lists/codes.txt", "shared": {0.1: "SPRING10"}}},
     "prefix": {"codes": {"prefix": "SPRING"}, "control": {"share": "10%"}},
 }
 
@@ -304,7 +305,7 @@ def test_strangers_get_the_population_context_and_are_marked(make):
 
 
 def test_each_customer_who_is_left_out_gets_the_reason_of_the_command(make):
-    more = {"exclude": "out.csv", "contact": {"at_most": 1, "days": 30}}
+    more = {"exclude": "lists/out.csv", "contact": {"at_most": 1, "days": 30}}
     one = launched(make(), **more)
     other = twin(one)
     prepare(other)
@@ -318,16 +319,16 @@ def test_each_customer_who_is_left_out_gets_the_reason_of_the_command(make):
 
 
 def test_lists_and_the_contact_rule_hold_for_strangers_too(make):
-    shop = launched(make(), exclude="out.csv", contact={"at_most": 1, "days": 400})
+    shop = launched(make(), exclude="lists/out.csv", contact={"at_most": 1, "days": 400})
     prepare(shop)
     answers, _ = ask(shop, [999_001, 999_003])
-    assert "on the list out.csv" in str(answers["999001"])
+    assert "on the list lists/out.csv" in str(answers["999001"])
     assert isinstance(answers["999003"], LateDecision)
-    listed = launched(make(), include="vip.csv")
+    listed = launched(make(), include="lists/vip.csv")
     prepare(listed)
     answers, _ = ask(listed, [999_002, 999_003])
     assert isinstance(answers["999002"], LateDecision)
-    assert "not on the list vip.csv" in str(answers["999003"])
+    assert "not on the list lists/vip.csv" in str(answers["999003"])
 
 
 def test_a_code_of_another_campaign_since_the_preparation_counts(make):

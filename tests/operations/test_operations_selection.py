@@ -52,7 +52,7 @@ def test_lists_narrow_the_eligible_and_everybody_is_counted_once(shop):
     assert stay.to_pylist() == ["1", "3"]
     assert left_out == {"include": 5, "exclude": 1}
     assert set(selection.inputs) == {"include", "exclude"}
-    assert any("1 of 5 ids name no customer, the first 'nobody'" in note for note in selection.notes)
+    assert any("1 of 5 ids name no customer, the first in row 5" in note for note in selection.notes)
 
 
 def test_a_list_that_names_other_customers_has_another_hash(shop):
@@ -214,7 +214,7 @@ def test_forgetting_names_the_lists_where_somebody_may_still_stand(shop, tmp_pat
         ({"contact": {"at_most": 2}}, "Add `contact.days:` to the plan."),
         ({"contact": {"at_most": 2, "days": 60, "weeks": 1}}, "unknown key weeks; expected one of at_most, days"),
         ({"contact": 2}, "contact: found 2"),
-        ({"include": ["c1", "c2"]}, "a file with one customer id per line, such as vip.csv"),
+        ({"include": ["c1", "c2"]}, "a file with one customer id per line, such as lists/vip.csv"),
         ({"exclude": " "}, "a file with one customer id per line"),
     ],
 )

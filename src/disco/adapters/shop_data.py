@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import file_digest, sha256
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from disco.features.eligibility import Question
     from disco.records.id_list import IdList
 
+_TABLE_SUFFIXES = (".parquet", ".csv")
+_LIST_SUFFIXES = (".txt", ".csv", ".parquet")
 _MOST_HASHED = 256  # files whose hash is remembered while they do not change
 
 
@@ -39,6 +41,8 @@ class FolderShopData:
     """What the columns of the tables are called, and how CSV files are written."""
     network_file: Path
     """The file of the context network."""
+    private: tuple[Path, ...] = ()
+    """Files and folders that no plan may name, wherever they lie: settings, secrets, the database, artefacts."""
     conditions: Conditions = field(default_factory=Conditions)
     """What evaluates the conditions of plans."""
 
@@ -81,14 +85,11 @@ class FolderShopData:
         from disco.adapters.tables.parquet import ParquetSource
         from disco.records.tables import SCHEMAS
 
-        path = self.inside(table, setting="customers.table")
         if table in SCHEMAS:
             with self.tables() as tables:
                 yield f"table {table}", tables.scan(table)
-        elif not path.is_file():
-            expected = "a Parquet or CSV file, seen from the shop's folder, or the name of a table, such as customers"
-            raise InputError("customers.table", found=f"no file {path}", expected=expected)
         else:
+            path = self.table_file(table, setting="customers.table")
             source = (
                 CsvSource("customers", file=table, path=path, written=self.written)
                 if path.suffix.lower() == ".csv"
@@ -98,7 +99,7 @@ class FolderShopData:
             if len(names) == 1 and names != ["customer_id"]:
                 raise FileFormatError(
                     table,
-                    found=f"one column, named {names[0]!r}",
+                    found="one column, which is not named customer_id",
                     expected="a table with a column customer_id",
                     fix="Write customer_id as its first line. As `include:` or `exclude:` of a plan, a list needs no "
                     "header.",
@@ -111,8 +112,8 @@ class FolderShopData:
 
     def file_hash(self, name: str, *, setting: str) -> str:
         """Of the content of a file that a plan names, and of how the shop writes files; empty without the file."""
-        path = self.inside(name, setting=setting)
-        if not path.is_file():
+        path = self._find(name, setting=setting, folders=self._folders(lists=setting != "customers.table"))
+        if path is None:
             return ""
         return sha256(path.read_bytes() + self.written.fingerprint().encode()).hexdigest()
 
@@ -120,38 +121,83 @@ class FolderShopData:
         """A list of customer ids that a plan names. setting: who named the file."""
         from disco.adapters.tables.id_list import read_id_list
 
-        path = self.inside(name, setting=setting)
-        if not path.is_file():
-            expected = "a text, CSV or Parquet file with one customer id per line, seen from the shop's folder"
-            raise InputError(setting, found=f"no file {path}", expected=expected)
-        return read_id_list(path, file=name, written=self.written)
+        return read_id_list(self._list_file(name, setting, "customer id"), file=name, written=self.written)
 
     def lines(self, name: str, *, setting: str, holds: str) -> list[str]:
         """The lines of a text file that are not empty. setting: who named the file; holds: what a line is."""
-        path = self.inside(name, setting=setting)
-        if not path.is_file():
-            raise InputError(setting, found=f"no file {path}", expected=f"a text file with one {holds} per line")
         try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
-        except UnicodeError as error:
-            raise InputError(str(path), found=str(error), expected=f"text in UTF-8, one {holds} per line") from None
+            lines = self._list_file(name, setting, holds).read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeError:
+            found = "bytes that are not UTF-8"
+            raise InputError(name, found=found, expected=f"text in UTF-8, one {holds} per line") from None
         return [line.strip() for line in lines if line.strip()]
 
-    def inside(self, name: str, *, setting: str) -> Path:
-        """The path of a file that a plan names. A plan may come from somebody who may not read everything the operator
-        can, so links are followed and the file must lie in the shop's folder or in the folder of the tables."""
-        path = self.folder / name
-        roots = [self.folder] if "://" in self.place else [self.folder, Path(self.place)]
-        if "\0" in name or not any(
-            Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)) for root in roots
-        ):
-            raise InputError(
-                setting,
-                found=f"{name!r}, which lies outside the shop's folder",
-                expected="a file in the shop's folder or in the folder of its tables (the setting `data`)",
-                fix="Copy the file there.",
-            )
+    # ---- files that a plan may name
+
+    def table_file(self, name: str, *, setting: str) -> Path:
+        """A table that somebody names: a file below the folder of the tables."""
+        folders = self._folders(lists=False)
+        path = self._find(name, setting=setting, folders=folders)
+        if path is None:
+            found = f"no file {name!r} below {' or '.join(folders)}"
+            expected = "a .parquet or .csv file there, or the name of a table, such as customers"
+            raise InputError(setting, found=found, expected=expected, fix=_move(name, folders))
         return path
+
+    def _list_file(self, name: str, setting: str, holds: str) -> Path:
+        folders = self._folders(lists=True)
+        path = self._find(name, setting=setting, folders=folders)
+        if path is None:
+            found = f"no file {name!r} below {' or '.join(folders)}"
+            expected = f"a .txt, .csv or .parquet file there, with one {holds} per line"
+            raise InputError(setting, found=found, expected=expected, fix=_move(name, folders))
+        return path
+
+    def _folders(self, *, lists: bool) -> dict[str, Path]:
+        """Where files that a plan names may lie, by what to call the folder."""
+        data = self.folder / "data" if "://" in self.place else Path(self.place)
+        inside = Path(os.path.realpath(data)).is_relative_to(os.path.realpath(self.folder))
+        label = os.path.relpath(os.path.realpath(data), os.path.realpath(self.folder)) if inside else self.place
+        return ({"lists/": self.folder / "lists"} if lists else {}) | {f"{label}/": data}
+
+    def _find(self, name: str, *, setting: str, folders: Mapping[str, Path]) -> Path | None:
+        """The file of this name, seen from the shop's folder or from one of these folders; None: they have none.
+
+        A plan may come from somebody who may not read everything that the server can. So links are followed first,
+        only these folders count, and what is elsewhere is answered alike whether it exists or not. Names are seen from
+        the folders, too, so that a plan of before there were such folders works once its file was moved there.
+        """
+        if not name.isprintable():
+            fix = "Give the file another name."
+            raise InputError(setting, found=ascii(name), expected="a name of visible characters", fix=fix)
+        roots = [Path(os.path.realpath(folder)) for folder in folders.values()]
+        suffixes = _LIST_SUFFIXES if "lists/" in folders else _TABLE_SUFFIXES
+        for base in (self.folder, *roots):
+            path = Path(os.path.realpath(base / name))
+            within = next((path.relative_to(root) for root in roots if path.is_relative_to(root)), None)
+            if within is None:
+                continue
+            other = path.suffix.lower() not in suffixes or any(part.startswith(".") for part in within.parts)
+            if self._is_private(path) or (path.is_file() and other):
+                raise InputError(
+                    setting,
+                    found=f"{name!r}, which is no file for plans",
+                    expected=f"a {', '.join(suffixes[:-1])} or {suffixes[-1]} file",
+                    fix="Settings, secrets, the database, artefacts and backups are never read for a plan.",
+                )
+            if path.is_file():
+                return path
+        return None
+
+    def _is_private(self, path: Path) -> bool:
+        """Whether a file is one of those that no plan may name, also under another name (a hard link)."""
+        for one in self.private:
+            if path.is_relative_to(os.path.realpath(one)):
+                return True
+            with suppress(OSError):  # one of the two is not there
+                if path.samefile(one):
+                    return True
+        return False
 
     def network(self) -> "ContextNetwork":
         """The context network. It needs orders, no campaigns, so it comes before the first plan."""
@@ -170,6 +216,12 @@ class FolderShopData:
     def network_hash(self) -> str:
         """Of the network's file; equal networks are equal files."""
         return sha256(self.network_file.read_bytes()).hexdigest()
+
+
+def _move(name: str, folders: Mapping[str, Path]) -> str | None:
+    """What to do about a list or a table that lies elsewhere; nobody should move another file there."""
+    path = Path(name)
+    return f"Move the file to {next(iter(folders))}{path.name}." if path.suffix.lower() in _LIST_SUFFIXES else None
 
 
 @lru_cache(maxsize=_MOST_HASHED)

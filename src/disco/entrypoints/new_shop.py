@@ -23,7 +23,7 @@ class NewShop(Result):
 
 
 def create_shop(folder: Path) -> NewShop:
-    """Fill a folder with disco.yaml, plan.yaml and data/; if one of the three is there already, write nothing."""
+    """Fill a folder with disco.yaml, plan.yaml, data/ and lists/; if one of them is there already, write nothing."""
     names = sorted(path.name for path in TEMPLATES.iterdir())
     _refuse_to_overwrite(folder, names)
     _write(folder, names)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from disco.entrypoints.config import (
     FILE,
-    EncodingSettings,
     ShopSettings,
     check_code_secret,
     load_settings,
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from disco.adapters.shop_data import FolderShopData
     from disco.adapters.store import CampaignStore
     from disco.adapters.tables import FolderTables, SqlTables
-    from disco.belief import Encoding
     from disco.campaign import Belief
     from disco.features import ContextNetwork
     from disco.operations.approvals import Approved, PlanApproval
@@ -763,8 +761,17 @@ class Shop:
             queries=self.settings.queries,
             written=self.settings.written,
             network_file=self.folder / self.settings.context,
+            private=tuple(self._private()),
             conditions=Conditions(caller=caller, watch=self.watch, turn=self.turn),
         )
+
+    def _private(self) -> "Iterator[Path]":
+        """What no plan may name, in whichever folder it lies."""
+        yield from (self.folder / FILE, self.folder / self.settings.context, self.artefacts, self.plans)
+        if (file := self.files.database) is not None:
+            yield from (Path(f"{file}{ending}") for ending in ("", "-journal", "-wal", "-shm"))
+        if self.settings.oidc is not None and self.settings.oidc.client_secret_file is not None:
+            yield self.folder / self.settings.oidc.client_secret_file
 
     def cache(self, *, keep: bool = True) -> "FeatureCache":
         """Features that were built before; with `keep`, those that have to be built are kept."""
@@ -862,22 +869,7 @@ class Shop:
 
     def prior(self) -> "Belief":
         """The belief before any campaign."""
-        from disco.belief import BasketModel, Engagement
-        from disco.campaign import Belief
-
-        model, engagement = self.settings.model, self.settings.engagement
-        return Belief(
-            basket=BasketModel(
-                encoding=_encoding(model.encoding),
-                depth_scale=model.depth_scale,
-                forgetting=model.forgetting,
-                monotone=model.monotone,
-                reason="the settings of the shop",
-            ),
-            engagement=Engagement(
-                prior_rate=engagement.prior_rate, prior_codes=engagement.prior_codes, override=engagement.override
-            ),
-        )
+        return self.settings.prior()
 
     def read_plan(self, plan: "str | Path | Mapping[str, Any] | Plan") -> "Plan":
         """A plan from its file, from its content, or as it is; every problem at once in a PlanError."""
@@ -985,27 +977,3 @@ def _outcomes(
         return pa.Table.from_pandas(outcomes, preserve_index=False), named or "a data frame"
     found, expected = f"a {type(outcomes).__name__}", "a file, an Arrow table or a data frame of outcomes"
     raise InputError("outcomes", found=found, expected=expected)
-
-
-def _encoding(settings: EncodingSettings) -> "Encoding":
-    from dataclasses import fields
-
-    from disco.belief import DistanceToDepth, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
-
-    kinds: dict[str, Any] = {
-        kind.kind: kind for kind in (SmoothSpline, RadialBasis, LinearDepth, DistanceToDepth, OneHotDepth)
-    }
-    kind = kinds[settings.kind]
-    given = settings.model_dump(exclude={"kind"}, exclude_none=True)
-    known = [field.name for field in fields(kind) if field.init]
-    for name in given:
-        if name not in known:
-            raise InputError(
-                f"setting model.encoding.{name}",
-                found=f"kind: {settings.kind}",
-                expected=f"only {', '.join(known)}" if known else "nothing but the kind",
-            )
-    if settings.kind == "one_hot" and not given:
-        raise InputError("setting model.encoding.depths", found="nothing", expected="the depths a one-hot model knows")
-    encoding: Encoding = kind(**given)
-    return encoding

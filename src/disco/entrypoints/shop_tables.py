@@ -109,17 +109,12 @@ def replace_by(shop: "Shop", name: str, file: Path) -> TableState:
 
 
 def point_to(shop: "Shop", name: str, *, file: str | None, query: str | None) -> TableState:
-    """Let a file that lies in the shop's folder be the table, or a query of the database that holds the tables."""
+    """Let a file below the folder of the tables be the table, or a query of the database that holds the tables."""
     known_table(name)
     if (file is None) == (query is None):
         raise InputError("body", found="both or neither", expected="either `file` or `query`")
     if file is not None:
-        path = shop.data.inside(file, setting="file")
-        if path.suffix.lower() not in (".parquet", ".csv") or not path.is_file():
-            raise InputError(
-                "file", found=repr(file), expected="a .parquet or .csv file that lies in the shop's folder"
-            )
-        return replace_by(shop, name, path)
+        return replace_by(shop, name, shop.data.table_file(file, setting="file"))
     if "://" not in shop.settings.data:
         raise StateError(
             "The tables of this shop are files (the setting `data`), so there is nothing to query",

@@ -306,10 +306,7 @@ def _refuse_unknown_channels(data: ShopData, plan: Plan, ids: pa.ChunkedArray, c
     if not wrong.size:
         return
     customer, value = str(ids[int(wrong[0])].as_py()), channel[wrong[0]]
-    with data.customers(plan.customers.table) as (name, table):
-        column = table["customer_id"] if isinstance(table, pa.Table) else table.to_table(columns=["customer_id"])[0]
-        # a spreadsheet counts the header of a CSV file
-        row = pc.index(column.cast(pa.string()), customer).as_py() + (2 if name.lower().endswith(".csv") else 1)
+    name, row = _place_of(data, plan, customer)
     more = f" (and for {counted(wrong.size - 1, 'more customer')})" if wrong.size > 1 else ""
     raise InputError(
         f"{name}, column {plan.channel_column}, row {row:,}",
@@ -317,6 +314,14 @@ def _refuse_unknown_channels(data: ShopData, plan: Plan, ids: pa.ChunkedArray, c
         expected="the name of a channel, such as sms, for every eligible customer",
         fix="Fill it in, or leave such customers out with `customers.eligible`.",
     )
+
+
+def _place_of(data: ShopData, plan: Plan, customer: str) -> tuple[str, int]:
+    """The table of a plan's customers, as it is called, and the row of one of them."""
+    with data.customers(plan.customers.table) as (name, table):
+        column = table["customer_id"] if isinstance(table, pa.Table) else table.to_table(columns=["customer_id"])[0]
+        # a spreadsheet counts the header of a CSV file
+        return name, pc.index(column.cast(pa.string()), customer).as_py() + (2 if name.lower().endswith(".csv") else 1)
 
 
 def label_inputs(audience: Audience) -> dict[str, str]:
@@ -421,9 +426,10 @@ def _refuse_strangers(data: ShopData, plan: Plan, eligible: pa.Array) -> None:
     strangers = eligible.filter(pc.invert(pc.is_in(eligible, value_set=known)))
     if len(strangers):
         near = near_ids(strangers[:1], known)[0].as_py()
+        _, row = _place_of(data, plan, str(strangers[0].as_py()))
         raise InputError(
             f"customers of {plan.customers.table}",
-            found=f"{counted(len(strangers), 'unknown id')}, the first {strangers[0].as_py()!r}",
+            found=f"{counted(len(strangers), 'unknown id')}, the first in row {row:,}",
             expected=f"customers of the table customers in {data.place}",
             fix=None if near is None else f"Did you mean {near!r}? Write ids alike in both tables.",
         )

@@ -30,14 +30,15 @@ class IdList:
 
         The first line is a header where it is no customer's id and another line is. InputError where nobody on the
         list is a customer, or where ids are those of customers but for what a spreadsheet does to them (`1.0` for 1):
-        leaving them out would be wrong, and so might be taking them.
+        leaving them out would be wrong, and so might be taking them. Messages quote ids of customers and no other
+        cell: the file may be another one than was meant.
         """
         customers, rows, header = customers.cast(pa.large_string()), self.rows, None
         # spaces around an id are those of the file, unless the table of customers has them, too
         ids = pc.if_else(pc.is_in(self.ids, value_set=customers), self.ids, pc.utf8_trim_whitespace(self.ids))
         known = flags(pc.is_in(ids, value_set=customers))
         if self.may_have_header and len(ids) > 1 and not known[0] and known.any():
-            header, ids, rows, known = ids[0].as_py(), ids[1:], rows[1:], known[1:]
+            header, ids, rows, known = rows[0].as_py(), ids[1:], rows[1:], known[1:]
         unknown, places = ids.filter(pa.array(~known)), rows.filter(pa.array(~known))
         near = near_ids(unknown, customers) if len(unknown) else unknown
         changed = flags(near.is_valid())
@@ -45,21 +46,21 @@ class IdList:
             at = int(np.argmax(changed))
             raise InputError(
                 f"{self.file}, row {places[at]}" + _and_more(int(changed.sum())),
-                found=repr(unknown[at].as_py()),
+                found="an id that no customer has in this form",
                 expected="the id of a customer",
                 fix=f"Did you mean {near[at].as_py()!r}? Save the ids as text, as the table of customers has them.",
             )
         if len(ids) and not known.any():
             raise InputError(
                 self.file,
-                found=f"{counted(len(ids), 'id')}, such as {ids[-1].as_py()!r}, none of them a customer's",
+                found=f"{counted(len(ids), 'id')}, none of them a customer's",
                 expected=f"ids such as {customers[0].as_py()!r}" if len(customers) else "ids of customers",
                 fix="Give one customer id per line, as the table of customers has them.",
             )
-        notes = [] if header is None else [f"{self.file}: the first line, {header!r}, is read as a header"]
+        notes = [] if header is None else [f"{self.file}: row {header}, which names no customer, is read as a header"]
         if len(unknown):
             number = f"{len(unknown):,} of {counted(len(ids), 'id')}"
-            notes.append(f"{self.file}: {number} name no customer, the first {unknown[0].as_py()!r} in row {places[0]}")
+            notes.append(f"{self.file}: {number} name no customer, the first in row {places[0]}")
         return ListedCustomers(pc.unique(ids.filter(pa.array(known))), len(unknown), tuple(notes), pc.unique(unknown))
 
 

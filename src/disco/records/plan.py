@@ -84,7 +84,7 @@ def _read_risk(value: object) -> float:
 
 def _read_list_file(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError("a file with one customer id per line, such as vip.csv, seen from the shop's folder")
+        raise ValueError("a file with one customer id per line, such as lists/vip.csv")
     return value
 
 

@@ -36,12 +36,12 @@ def _of_parquet(source: ParquetSource, file: str) -> IdList:
     names = source.schema().names
     name = "customer_id" if "customer_id" in names else names[0]
     if len(names) != 1 and name != "customer_id":
-        raise _no_ids(file, names)
+        raise _no_ids(file, len(names))
     batches = list(source.batches([name]))
     given = pa.chunked_array([batch.column(0) for batch in batches], source.schema().field(name).type)
     if not is_accepted(Kind.ID, given.type):
         fix = "Write the ids as text or integers, as the table of customers has them."
-        raise FileFormatError(file, found=f"column {name}: {given.type}", expected="ids", fix=fix)
+        raise FileFormatError(file, found=f"a column of {given.type}", expected="ids", fix=fix)
     ids = given.combine_chunks().cast(pa.large_string())
     rows = pa.array(range(1, len(ids) + 1), pa.int64())
     there = ids.is_valid()
@@ -67,7 +67,7 @@ def _of_text(source: CsvSource, path: Path, file: str, written: TableFormat) -> 
     if named:
         column = names.index(named[0])
     elif max(map(len, lines)) > 1:
-        raise _no_ids(file, names)
+        raise _no_ids(file, len(names))
     found = [
         (row, cells[column])
         for row, cells in enumerate(lines, start=1)
@@ -88,7 +88,8 @@ def _cells(line: list[str]) -> list[str]:
     return line
 
 
-def _no_ids(file: str, names: list[str]) -> FileFormatError:
-    shown = ", ".join(names[:12]) + ("…" if len(names) > 12 else "")
+def _no_ids(file: str, columns: int) -> FileFormatError:
+    """The names are not quoted: the first line may be no header, and the file another one than was meant."""
     fix = "Keep the column of ids alone, or say its name in disco.yaml: `columns: {customers: {customer_id: …}}`."
-    return FileFormatError(file, found=f"the columns {shown}", expected=_EXPECTED, fix=fix)
+    found = f"{columns} columns, none of them named customer_id"
+    return FileFormatError(file, found=found, expected=_EXPECTED, fix=fix)

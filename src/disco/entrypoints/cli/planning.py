@@ -335,12 +335,14 @@ def frontier(
     """
     from disco.entrypoints.python import Shop
     from disco.records.depths import read_depth
+    from disco.records.tables import SCHEMAS
     from disco.reports.frontier import frontier_report, frontier_tables
 
     check_outputs(html, inputs=(plan_file,), shop=shop)
     here = Shop.open(shop)
     plan = here.read_plan(plan_file)
-    check_outputs(html, inputs=(here.folder / plan.customers.table,))  # known only now
+    if plan.customers.table not in SCHEMAS:  # an input that is known only now
+        check_outputs(html, inputs=(here.data.table_file(plan.customers.table, setting="customers.table"),))
     found = here.frontier(
         plan,
         revenue_weights=_numbers(weights, "--weights"),

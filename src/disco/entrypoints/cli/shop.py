@@ -26,7 +26,9 @@ def init(
 ) -> None:
     """Create a shop: commented settings (disco.yaml), a campaign plan (plan.yaml), an example of every table (data/).
 
-    Nothing is overwritten: if one of the three exists already, nothing is written.
+    Lists of customers and pools of codes that plans name lie in lists/, which has an empty list to begin with.
+
+    Nothing is overwritten: if one of them exists already, nothing is written.
     """
     from disco.entrypoints.new_shop import create_shop
 
