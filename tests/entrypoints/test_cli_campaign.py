@@ -119,7 +119,12 @@ def test_a_new_network_is_refused_until_the_belief_is_rebuilt(disco: Run, shop: 
 
 @pytest.mark.parametrize(
     ("ids", "named"),
-    [(["nobody"], "nobody"), ([["c0000001"]], "type list"), ([1.5], "type double"), ([None], "a value in every row")],
+    [
+        (["nobody"], "1 unknown id, the first in row 1"),
+        ([["c0000001"]], "type list"),
+        ([1.5], "type double"),
+        ([None], "a value in every row"),
+    ],
 )
 def test_a_table_of_other_customers_is_refused_by_name(disco: Run, shop: Path, ids: list[object], named: str) -> None:
     pq.write_table(pa.table({"customer_id": pa.array(ids)}), shop / "data" / "vip.parquet")

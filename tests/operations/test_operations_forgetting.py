@@ -562,7 +562,9 @@ def test_texts_that_people_wrote_have_another_name_and_what_cannot_be_changed_is
     assert all(named in text for text in life.texts() if CANARY.encode() in text), "in the journal alone"
     if not life.url.startswith("postgresql"):
         kept = Path(life.url.removeprefix("sqlite:///")).read_bytes()
-        assert kept.count(CANARY.encode()) == len(entries)
+        # VACUUM may leave a page of the journal twice
+        places = {kept[found.start() - 60 : found.end() + 30] for found in re.finditer(CANARY.encode(), kept)}
+        assert len(places) == len(entries), places
 
     job = jobs.get_job(store, asked.id)
     (draft,), (schedule,) = drafts.list_drafts(store).items, list_schedules(store).items
