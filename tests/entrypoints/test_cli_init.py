@@ -50,8 +50,13 @@ def test_templates_show_every_column_and_every_setting_at_its_default(disco: Run
 
 def test_the_plan_template_is_a_plan(disco: Run, tmp_path: Path) -> None:
     disco("init", tmp_path / "shop")
-    plan = read_plan(yaml.safe_load((tmp_path / "shop" / "plan.yaml").read_text()), file="plan.yaml")
+    text = (tmp_path / "shop" / "plan.yaml").read_text()
+    plan = read_plan(yaml.safe_load(text), file="plan.yaml")
     assert plan.offered == (0.1, 0.2, 0.3)
+    assert plan.holdout.share == 0.05
+    decides = text.replace("# budget", "budget").replace("# control", "control").replace("policy: {name: random}", "")
+    later = read_plan(yaml.safe_load(decides), file="plan.yaml")
+    assert (later.overspend_risk, later.control.share) == (0.2, 0.1), "what it says of later campaigns is a plan, too"
     assert (tmp_path / "shop" / "data" / f"{plan.customers.table}.csv").is_file()
 
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from disco.operations.planner import SolvedLimits, SolvedMoney
+from disco.operations.plan_warnings import DepthExperience
+from disco.operations.planner import GroupsCost, SolvedLimits, SolvedMoney
 from disco.records.decisions import Arm
 from disco.records.estimate import Estimate
 from disco.records.plan import read_plan
@@ -52,6 +53,10 @@ def solved_of(*, prices=None, budget_price=0.0, learned=True, segment_prices=Non
         gap=0.0,
         reserve={0.1: 0, 0.3: 0},
         binding=(),
+        experience={
+            0.1: DepthExperience(purchases=900.0, tried=True, extrapolated=False),
+            0.3: DepthExperience(purchases=5.0, tried=False, extrapolated=True),
+        },
         seconds=0.2,
         decided=None,
     )
@@ -61,17 +66,46 @@ def money_with_intervals(solved):
     total = MoneyForecast(
         revenue=money_of(1.24e6, interval=True), markdown=money_of(182e3, interval=True), reward=Estimate(1.058e6)
     )
-    return SolvedMoney(arms=solved.arms, total=total, objective=Estimate(3.538e6), overspend_chance=0.4, seconds=0.1)
+    return SolvedMoney(
+        arms=solved.arms,
+        total=total,
+        objective=Estimate(3.538e6),
+        overspend_chance=0.4,
+        groups_cost=GroupsCost(revenue=60e3, markdown=9e3),
+        seconds=0.1,
+    )
 
 
 def test_the_headline_has_codes_money_budget_and_what_holds_the_plan_back():
     solved = solved_of(prices={0.1: 0.0, 0.3: 2.10})
     plan = plan_of(budget=200_000)
     assert headline(plan, solved, money_with_intervals(solved)) == (
-        "20,000 codes, expected revenue £1.24m (£1.19m to £1.30m), code cost £182k of £200k budget; "
-        "the 30% cap is what holds you back."
+        "20,000 codes, expected revenue £1.24m (£1.19m to £1.30m), code cost £182k of £200k budget "
+        "(40% chance of more); the 30% cap is what holds you back."
     )
-    assert "£1.24m (…)" in headline(plan, solved, None)
+    assert "£1.24m (…), code cost £182k of £200k budget (… chance of more)" in headline(plan, solved, None)
+
+
+def test_the_chance_to_overspend_comes_with_the_intervals_and_is_never_an_earlier_one():
+    solved, plan = solved_of(prices={0.1: 0.0, 0.3: 2.10}), plan_of(budget=200_000, control={"share": "10%"})
+    whole = planner_figures(plan, solved, money_with_intervals(solved))
+    assert any("with a chance of 40%. Set an overspend risk" in one for one in whole.warnings)
+    assert whole.groups_cost == (
+        "Price of control: about £60.0k of expected revenue (4.6%), less £9.00k of saved code cost."
+    )
+    waiting = with_intervals_of(planner_figures(plan, solved, None), whole)
+    assert whole.budget == "£182k of the budget of £200k is planned."
+    assert waiting.budget == f"{whole.budget} The codes cost more than the budget with a chance of …."
+    assert waiting.groups_cost == "Price of control: …"
+    assert not any("overspend" in one for one in waiting.warnings)
+    assert waiting.money[0].interval == whole.money[0].interval
+
+
+def test_a_depth_that_was_never_tried_has_a_badge_and_a_warning():
+    figures = planner_figures(plan_of(), solved_of(prices={0.1: 0.0, 0.3: 2.10}), None)
+    assert [one.experience for one in figures.depths] == ["", "never tried"]
+    never = "Never tried before, so the model extrapolates: 30% off (as if 5 purchases were known)."
+    assert figures.experience == (never,)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +156,8 @@ def test_what_is_kept_for_late_arrivals_explains_a_cap_and_a_budget_that_are_not
         "15,000 codes of at most 30,000",
         "5,000 codes of at most 6,000 (1,000 kept for late arrivals)",
     ]
-    assert figures.budget == "£182k of the budget of £200k is planned; the rest is kept for late arrivals."
+    kept = "£182k of the budget of £200k is planned; the rest is kept for late arrivals."
+    assert figures.budget.startswith(kept)
 
 
 def test_the_old_interval_stays_until_the_new_one_is_there():

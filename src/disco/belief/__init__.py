@@ -1,6 +1,6 @@
 """Depth encodings ψ2, evidence, the posterior of ln(full price), engagement rates."""
 
-from disco.belief.curves import DemandCurve, demand_curve, draw_full_price_totals, monotone_shares
+from disco.belief.curves import DemandCurve, demand_curve, depth_experience, draw_full_price_totals, monotone_shares
 from disco.belief.encodings import DistanceToDepth, Encoding, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
 from disco.belief.engagement import Engagement
 from disco.belief.engagement_counts import EngagementCounts
@@ -29,6 +29,7 @@ __all__ = [
     "ScoreBins",
     "SmoothSpline",
     "demand_curve",
+    "depth_experience",
     "draw_full_price_totals",
     "monotone_shares",
 ]

@@ -170,7 +170,7 @@ def demand_curve(
         raise InputError("demand curve", found=found, expected="at least one of each")
     posterior, law = model.fitted(contexts.shape[1])
     encoded = model.encoded(offered)
-    average = np.rint(contexts * GRID).mean(axis=0) / GRID  # ln F is linear in x̃: the average context says it all
+    average = _average(contexts)  # ln F is linear in x̃: the average context says it all
     psi = np.einsum("i,aj->aij", np.concatenate(([1.0], average)), encoded).reshape(offered.size, -1)
     mean, sd = psi @ posterior.mean, posterior.noise_sd * np.sqrt(posterior.variance_factor(psi))
     freedom = posterior.degrees_of_freedom
@@ -200,13 +200,13 @@ def demand_curve(
     if who is not None:
         answers["engagement"] = _band(who.mean.mean(axis=1), rates, level)
         answers["full_price_per_code"] = _band((who.mean * out).mean(axis=1) * scale, per_code * spread, level)
-    plays = _effective_plays(model, average[None, :], offered)
+    plays, extrapolated = _experience(model, average, offered)
     return DemandCurve(
         depths=offered,
         log_full_price=Band(mean, mean - reach * sd, mean + reach * sd, level, theta @ psi.T),
         full_price=_band(out.mean(axis=1) * scale, money * spread, level),
         effective_plays=plays,
-        extrapolated=_extrapolated(model, average[None, :], plays),
+        extrapolated=extrapolated,
         **answers,
     )
 
@@ -286,14 +286,22 @@ def monotone_shares(
     return at_mean, in_draws
 
 
-def _effective_plays(model: BasketModel, context: Matrix, depths: Vector) -> Vector:
-    return model.effective_plays(np.repeat(context, depths.size, axis=0), depths)
+def depth_experience(model: BasketModel, context: Matrix, depths: Vector) -> tuple[Vector, Flags]:
+    """(depths,) `effective_plays` and `extrapolated` of the segment's demand curve, without the curve."""
+    return _experience(model, _average(model.read_context(context)), depths)
 
 
-def _extrapolated(model: BasketModel, context: Matrix, plays: Vector) -> Flags:
-    played = model.evidence.depths
-    most = _effective_plays(model, context, played).max() if played.size else np.inf
-    return np.asarray(plays < KNOWN_SHARE * most)
+def _average(contexts: Matrix) -> Vector:
+    return np.asarray(np.rint(contexts * GRID).mean(axis=0) / GRID)
+
+
+def _experience(model: BasketModel, average: Vector, depths: Vector) -> tuple[Vector, Flags]:
+    def plays_at(some: Vector) -> Vector:
+        return model.effective_plays(np.repeat(average[None, :], some.size, axis=0), some)
+
+    played, plays = model.evidence.depths, plays_at(depths)
+    most = plays_at(played).max() if played.size else np.inf
+    return plays, np.asarray(plays < KNOWN_SHARE * most)
 
 
 def draw_full_price_totals(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from disco.operations.plan_risks import plan_risks
 from disco.records.errors import ApprovalError, InputError, StateError
 from disco.records.life import PlanRecord
 from disco.records.people import Actor, ActorKind, ApprovalRecord, ApprovalRule, is_same_name
@@ -40,6 +41,8 @@ class PlanApproval(Result):
     """Who made it; empty for a plan of an earlier revision."""
     approvals: tuple[GivenApproval, ...]
     """Who approved it, and when."""
+    warnings: tuple[str, ...]
+    """What to know before a launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -195,6 +198,7 @@ def _approval(transaction: Transaction, record: PlanRecord, rule: ApprovalRule) 
         approved=_is_approved(makers, given),
         made_by=tuple(maker.name for maker in makers),
         approvals=tuple(GivenApproval(by=one.by.name, kind=one.by.kind, approved_at=one.approved_at) for one in given),
+        warnings=(*plan_risks(record), *record.summary.warnings),
     )
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from disco.operations.approvals import PlanApproval, plan_approval
 from disco.operations.audience import ShopData, sources_of
 from disco.operations.plan_review import changed_settings
+from disco.operations.plan_risks import group_warning, overspend_warning, overspend_words
 from disco.records.decisions import Arm
 from disco.records.errors import PlanError
 from disco.records.jobs import Draft
@@ -16,12 +17,8 @@ from disco.records.people import ApprovalRule
 from disco.records.plan import read_plan
 from disco.records.ports import Store
 from disco.records.result import Result
-from disco.records.wording import counted, money, percent, validity
+from disco.records.wording import counted, money, validity
 from disco.records.wording import date as day_text
-
-_EVEN = (
-    0.6  # a forecast is as often too low as too high, so that a budget that binds is exceeded about every other time
-)
 
 
 class CheckState(StrEnum):
@@ -60,6 +57,11 @@ class LaunchChecks(Result):
         """What a launch would be refused for."""
         return tuple(one for one in self.checks if one.state is CheckState.WRONG)
 
+    @property
+    def warnings(self) -> tuple[LaunchCheck, ...]:
+        """What somebody should have thought about."""
+        return tuple(one for one in self.checks if one.state is CheckState.WARNING)
+
 
 def launch_checks(
     store: Store, data: ShopData, plan_id: str, *, rule: ApprovalRule, today: date, draft: Draft | None = None
@@ -78,7 +80,7 @@ def launch_checks(
     if not is_launched:
         found += _draft(record, draft)
         found += [_tables(record, data), _model(record, None if active is None else active.number)]
-    found += [*_approval(approval), _dates(record, today), *_budget(record, store), *_groups(record)]
+    found += [*_approval(approval), _dates(record, today), *_budget(record, store), *_groups(record, store)]
     found += [LaunchCheck(name="To know", state=CheckState.WARNING, sentence=one) for one in record.summary.warnings]
     return LaunchChecks(
         plan_id=record.plan_id, campaign=record.plan.campaign, launched=is_launched, checks=tuple(found)
@@ -168,19 +170,19 @@ def _budget(record: PlanRecord, store: Store) -> Iterator[LaunchCheck]:
         yield LaunchCheck(name="Budget", state=CheckState.WARNING, sentence=sentence)
         return
     cost, chance = money(summary.total.markdown.value, currency=store.locale.currency), summary.overspend_chance
-    more = "" if chance is None else f" They cost more than that with a chance of {percent(chance, decimals=0)}."
-    risky = chance is not None and chance > (_EVEN if plan.overspend_risk is None else plan.overspend_risk)
-    state = CheckState.WARNING if risky else CheckState.OK
-    yield LaunchCheck(name="Budget", state=state, sentence=f"The codes cost about {cost} of {budget}.{more}")
+    warning = overspend_warning(plan, chance)
+    more = warning or ("" if chance is None else overspend_words(chance))
+    state = CheckState.WARNING if warning else CheckState.OK
+    sentence = f"The codes cost about {cost} of {budget}. {more}".rstrip()
+    yield LaunchCheck(name="Budget", state=state, sentence=sentence)
 
 
-def _groups(record: PlanRecord) -> Iterator[LaunchCheck]:
+def _groups(record: PlanRecord, store: Store) -> Iterator[LaunchCheck]:
     arms = record.summary.arms
     named = {Arm.CONTROL: "control", Arm.HOLDOUT: "holdout"}
     sizes = [f"{words} {arms[arm].customers:,}" for arm, words in named.items() if arm in arms]
-    if sizes:
-        sentence = f"Customers to compare with: {', '.join(sizes)}."
-        yield LaunchCheck(name="Groups", state=CheckState.OK, sentence=sentence)
-    elif not record.plan.policy.assigns_at_random:
-        sentence = "There is neither a control group nor a holdout, so nobody will know what deciding was worth."
-        yield LaunchCheck(name="Groups", state=CheckState.WARNING, sentence=sentence)
+    warning = group_warning(record.plan, arms, currency=store.locale.currency)
+    if sizes or warning:
+        compared = f"Customers to compare with: {', '.join(sizes)}. " if sizes else ""
+        state = CheckState.WARNING if warning else CheckState.OK
+        yield LaunchCheck(name="Groups", state=state, sentence=f"{compared}{warning}".rstrip())

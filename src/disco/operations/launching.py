@@ -13,6 +13,7 @@ from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.codes import codes_for, read_pool, sent_codes
 from disco.operations.contacts import contact_inputs, contacted
 from disco.operations.feature_cache import FeatureCache
+from disco.operations.plan_risks import plan_risks
 from disco.operations.planned import (
     Planned,
     coded_rows,
@@ -55,7 +56,7 @@ class Launched(TableResult):
     dry_run: bool
     """Whether this was a rehearsal: nothing was written."""
     warnings: tuple[str, ...] = ()
-    """What to know about the inputs, where they had to be read again."""
+    """What to know about the plan's money and groups, and about the inputs where they had to be read again."""
     plan: NotInJson[Plan]
     decisions: NotInJson[pa.Table]
 
@@ -89,7 +90,7 @@ def launch_plan(
         record = transaction.plans.get(plan_id_of(transaction, name))
         is_new = transaction.plans.find_campaign(record.plan.campaign) is None
     now: Mapping[str, str] = {}
-    warnings: list[str] = []
+    warnings = list(plan_risks(record)) if is_new else []
 
     def read() -> Mapping[str, str]:
         at_limit = contacted(store, data, record.plan)

@@ -13,6 +13,7 @@ from disco.campaign import Belief
 from disco.operations.audience import ShopData
 from disco.operations.forecast import draw_totals
 from disco.operations.launching import plan_id_of
+from disco.operations.plan_risks import plan_risks
 from disco.operations.planned import Planned, read_planned
 from disco.operations.versions import belief_at
 from disco.records.arrays import Flags, Integers
@@ -73,6 +74,8 @@ class PlanReview(TableResult):
     plan's segments and channels, by the columns asked for."""
     notes: tuple[str, ...]
     """What could not be broken down, in sentences."""
+    warnings: tuple[str, ...]
+    """What to know before a launch."""
     planned: NotInJson[Planned]
 
     def to_arrow(self) -> pa.Table:
@@ -111,6 +114,7 @@ def review_plan(store: Store, data: ShopData, name: str, *, prior: Belief, by: t
         left_out=planned.left_out or {},
         groups=tuple(_group(planned, belief, kind, value, rows) for kind, value, rows in parts),
         notes=notes,
+        warnings=(*plan_risks(planned.record()), *planned.warnings),
         planned=planned,
     )
 

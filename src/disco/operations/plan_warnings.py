@@ -1,14 +1,15 @@
 """What an operator should know before a launch, in sentences with their figures."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.belief import demand_curve, monotone_shares
+from disco.belief import depth_experience, monotone_shares
 from disco.campaign import Belief
 from disco.features.check import PSI_ALARM, stability_index
 from disco.operations.codes import pool_codes
@@ -27,11 +28,52 @@ SHIFTED = PSI_ALARM  # a campaign to everybody alone moves a context by up to 0.
 _MOSTLY_MONOTONE = 0.9
 _MOST_CUSTOMERS = 20_000  # enough for a share
 _BINS = 10
-_RARELY_TRIED = "Rarely tried before, so the model extrapolates: "  # kept with plans, so it stays as it is
+_EXTRAPOLATES = "tried before, so the model extrapolates: "  # kept with plans, so it stays as it is
 _AS_IF = re.compile(r" \(as if [^)]*\)")
 _CLAUSE_END = re.compile(r"[.:;] ")
 _SHORT_CODE = 4  # characters; a pool may have none that is shorter
 _CHANCE = 27.9  # χ² with a degree of freedom less than there are bins is above it once in a thousand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DepthExperience:
+    """How well a depth is known, for the average customer."""
+
+    purchases: float
+    """The purchases at this very depth that all evidence is worth."""
+    tried: bool
+    """Whether anything was learned from codes of this depth."""
+    extrapolated: bool
+    """Whether so little is known that a forecast extrapolates."""
+
+    @property
+    def words(self) -> str:
+        """ "never tried" or "rarely tried"; empty where the depth is known well enough."""
+        return "" if not self.extrapolated else "rarely tried" if self.tried else "never tried"
+
+
+def experience_of(belief: Belief, audience: Audience, depths: Sequence[float]) -> dict[float, DepthExperience]:
+    """By depth; empty before any campaign is learned."""
+    if not belief.basket.campaigns:
+        return {}
+    plays, extrapolated = depth_experience(belief.basket, audience.context[:_MOST_CUSTOMERS], np.asarray(depths))
+    tried = {*belief.basket.evidence.depths.tolist(), *belief.engagement.counts.depths.tolist()}
+    return {
+        depth: DepthExperience(purchases=float(purchases), tried=depth in tried, extrapolated=bool(is_far))
+        for depth, purchases, is_far in zip(depths, plays, extrapolated, strict=True)
+    }
+
+
+def experience_warnings(experience: Mapping[float, DepthExperience]) -> Iterator[str]:
+    """The depths whose forecast extrapolates: those that were never tried, and those that rarely were."""
+    for words in ("never tried", "rarely tried"):
+        depths = [
+            f"{depth_percent(depth)} (as if {one.purchases:,.0f} purchases were known)"
+            for depth, one in experience.items()
+            if one.words == words
+        ]
+        if depths:
+            yield f"{words.split()[0].capitalize()} {_EXTRAPOLATES}{', '.join(depths)}."
 
 
 def audience_warnings(
@@ -68,15 +110,8 @@ def audience_warnings(
             )
         return tuple(found)
     rows = slice(0, _MOST_CUSTOMERS)
-    curve = demand_curve(belief.basket, audience.context[rows], depths, draws=1)
-    far = [
-        f"{depth_percent(depth)} (as if {plays:,.0f} purchases were known)"
-        for depth, plays, extrapolated in zip(depths, curve.effective_plays, curve.extrapolated, strict=True)
-        if extrapolated
-    ]
     found += contradictions(belief, depths)
-    if far:
-        found.append(f"{_RARELY_TRIED}{', '.join(far)}.")
+    found += experience_warnings(experience_of(belief, audience, depths.tolist()))
     if depths.size > 1:
         keys = customer_keys(audience.ids[rows])
         share, _ = monotone_shares(belief.basket, audience.context[rows], depths, keys=keys)
@@ -96,9 +131,10 @@ def warning_in_brief(warning: str) -> str:
     >>> warning_in_brief("Short shared codes are easy to guess: SALE. Give them at least 8 characters.")
     'Short shared codes are easy to guess'
     """
-    if warning.startswith(_RARELY_TRIED):
-        depths = _AS_IF.sub("", warning.removeprefix(_RARELY_TRIED).rstrip(".")).split(", ")
-        return f"{' and '.join(depths)} {'was' if len(depths) == 1 else 'were'} rarely tried before"
+    how_often, is_about_depths, depths_text = warning.partition(f" {_EXTRAPOLATES}")
+    if is_about_depths:
+        depths = _AS_IF.sub("", depths_text.rstrip(".")).split(", ")
+        return f"{' and '.join(depths)} {'was' if len(depths) == 1 else 'were'} {how_often.lower()} tried before"
     return _CLAUSE_END.split(warning, maxsplit=1)[0].rstrip(".")
 
 
@@ -110,9 +146,10 @@ def warning_as_sentence(warning: str) -> str:
     >>> warning_as_sentence("Short shared codes are easy to guess: SALE.")
     'Warning when it was planned: Short shared codes are easy to guess: SALE.'
     """
-    if warning.startswith(_RARELY_TRIED):
-        depths = warning.removeprefix(_RARELY_TRIED).rstrip(".")
-        return f"The plan had little experience of {depths}, so its forecast extrapolates there."
+    how_often, is_about_depths, depths = warning.partition(f" {_EXTRAPOLATES}")
+    if is_about_depths:
+        experience = "no" if how_often == "Never" else "little"
+        return f"The plan had {experience} experience of {depths.rstrip('.')}, so its forecast extrapolates there."
     return f"Warning when it was planned: {warning}"
 
 

@@ -40,6 +40,7 @@ from disco.operations.frontier import (
     FrontierEntry,
     refuse_without_evidence,
 )
+from disco.operations.plan_warnings import DepthExperience, experience_of
 from disco.operations.versions import belief_for, belief_hash
 from disco.records.arrays import Vector
 from disco.records.currency import GBP
@@ -90,6 +91,11 @@ class OpenAudience:
     def serves(self, plan: Plan) -> bool:
         """Whether this is the audience of a plan."""
         return self.about == about(plan)
+
+    def experience(self, depths: tuple[float, ...]) -> dict[float, DepthExperience]:
+        """How well depths are known for these customers; empty where nothing was learned."""
+        basis = self.basis
+        return basis.memo.get("experience", depths, lambda: experience_of(basis.belief, basis.audience, depths))
 
 
 def about(plan: Plan) -> str:
@@ -333,9 +339,21 @@ class SolvedLimits(Result):
     """Codes per depth kept back for late arrivals; null: no limit."""
     binding: tuple[str, ...]
     """The limits that cost something, in words."""
+    experience: Mapping[DepthKey, DepthExperience]
+    """How well each depth is known; empty where nothing was learned yet."""
     seconds: float
     """How long the solve took."""
     decided: NotInJson[Decided]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsCost:
+    """What control and holdout cost: what the codes would bring and cost without these groups, less what they do."""
+
+    revenue: float
+    """Expected revenue that is given up."""
+    markdown: float
+    """Expected markdown that is saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -350,6 +368,8 @@ class SolvedMoney(Result):
     """w·revenue − markdown of all codes."""
     overspend_chance: float | None
     """The chance that the codes cost more than the budget (without the reserve); null without a budget or forecast."""
+    groups_cost: GroupsCost | None
+    """What control and holdout cost; null without these groups or a forecast."""
     seconds: float
     """How long it took."""
 
@@ -385,6 +405,7 @@ def solve(opened: OpenAudience, plan: Plan) -> SolvedLimits:
         gap=solution.gap,
         reserve=dict(zip(solution.depths, solution.reserve, strict=True)),
         binding=binding_limits(basis, decided),
+        experience=opened.experience(plan.offered),
         seconds=time.perf_counter() - start,
         decided=decided,
     )
@@ -409,7 +430,33 @@ def intervals(opened: OpenAudience, plan: Plan, solved: SolvedLimits) -> SolvedM
         total=None if found.total is None else found.total.money(depths),
         objective=None if found.total is None else found.total.objective(depths, revenue_weight=weight),
         overspend_chance=overspend_chance(plan, solved.decided, found.total),
+        groups_cost=_groups_cost(basis, plan, solved),
         seconds=time.perf_counter() - start,
+    )
+
+
+def _groups_cost(basis: Basis, plan: Plan, solved: SolvedLimits) -> GroupsCost | None:
+    """Solve the plan without groups under the same ceiling of expected markdown, so that money is like for like."""
+    if solved.total is None or not plan.control.share + plan.holdout.share:
+        return None
+    nobody = {"share": 0.0}
+    alone = plan.model_copy(
+        update={
+            "control": plan.control.model_copy(update=nobody),
+            "holdout": plan.holdout.model_copy(update=nobody),
+            "budget": solved.ceiling,
+        }
+    )
+    try:
+        total = expected(basis, alone, decide_groups(basis, alone)).total
+    except InfeasibleError:
+        return None  # floors that only just fit may be rounded otherwise for one group
+    if total is None:
+        return None
+    without = total.money(np.asarray(plan.offered))
+    return GroupsCost(
+        revenue=without.revenue.value - solved.total.revenue.value,
+        markdown=without.markdown.value - solved.total.markdown.value,
     )
 
 

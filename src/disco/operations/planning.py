@@ -16,6 +16,7 @@ from disco.operations.contacts import contact_inputs, contacted
 from disco.operations.deciding import Basis, binding_limits, decide_groups, forecast, overspend_chance, solution_of
 from disco.operations.exporting import refuse_export
 from disco.operations.feature_cache import FeatureCache
+from disco.operations.plan_risks import plan_risks
 from disco.operations.plan_warnings import (
     audience_warnings,
     hour_warnings,
@@ -127,7 +128,7 @@ class PlanResult(TableResult):
             gap=solution.gap,
             reserve=dict(zip(solution.depths, solution.reserve, strict=True)),
             binding=planned.binding,
-            warnings=planned.warnings,
+            warnings=(*plan_risks(planned.record()), *planned.warnings),
             inputs=planned.inputs,
             planned_at=planned.planned_at,
             seconds=seconds or {},

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from disco.operations.plan_review import changed_settings
+from disco.operations.plan_risks import chance_text, group_warning, overspend_warning, overspend_words
+from disco.operations.plan_warnings import experience_warnings
 from disco.operations.planner import SolvedLimits, SolvedMoney
 from disco.records.currency import Currency, read_currency
 from disco.records.decisions import Arm
@@ -24,6 +26,7 @@ _GROUPS = {
 }
 _NO_CODE_ALLOWED = "These limits allow no code."
 _NONE_LEARNED = "No purchase was learned yet, so nobody can say what the codes will bring."
+_SMALL = 0.01  # of all code cost: not worth a clause
 _LARGEST_WEIGHT = 1_000_000_000  # that is written in digits
 _LARGEST_AMOUNT = 1e15  # likewise
 
@@ -53,6 +56,8 @@ class PlannedDepth:
     """What one more code brings; below 0: what a code that the floor asks for costs; None: not known."""
     binds: bool
     """Whether its cap costs revenue."""
+    experience: str
+    """"never tried" or "rarely tried", where its forecast extrapolates; else empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +92,13 @@ class PlannerFigures:
     binding: tuple[str, ...]
     """What holds the plan back and what one more code or unit of budget is worth, in sentences."""
     budget: str
-    """What is spent of the budget, in a sentence; empty without one."""
+    """What is spent of the budget, and the chance to spend more; empty without one."""
+    groups_cost: str
+    """What control and holdout cost, in a sentence; empty without them."""
+    warnings: tuple[str, ...]
+    """What to think about before this is launched, in the sentences of `disco plan`."""
+    experience: tuple[str, ...]
+    """The depths whose forecast extrapolates, in the same sentences."""
     groups: Table
     """By group: customers, codes, revenue, markdown."""
     unit: Money
@@ -127,6 +138,9 @@ def planner_figures(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None)
         no_money="" if solved.total is not None else _no_money(plan, solved),
         binding=binding_words(plan, solved),
         budget=_budget_words(plan, solved, money, unit),
+        groups_cost=_groups_words(plan, solved, money, unit),
+        warnings=_warnings(plan, solved, money, unit),
+        experience=tuple(experience_warnings(solved.experience)),
         groups=group_table(source.arms, unit),
         unit=unit,
         seconds=solved.seconds,
@@ -158,7 +172,11 @@ def headline(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None) -> str
         interval = "" if money is not None else " (…)"
         parts.append(f"expected revenue {estimate_text(total.revenue, unit=unit)}{interval}")
         cost = f"code cost {unit.text(total.markdown.value)}"
-        parts.append(cost if plan.budget_amount is None else f"{cost} of {unit.text(plan.budget_amount)} budget")
+        if plan.budget_amount is not None:
+            chance = None if money is None else money.overspend_chance
+            more = f"{'…' if chance is None else chance_text(chance)} chance of more"
+            cost += f" of {unit.text(plan.budget_amount)} budget ({more})"
+        parts.append(cost)
     sentence = ", ".join(parts)
     if total is None:
         return f"{sentence}. {_no_money(plan, solved)}"
@@ -232,9 +250,38 @@ def _budget_words(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None, u
     words += "; the rest is kept for late arrivals." if is_kept else "."
     if solved.ceiling is not None and solved.ceiling < plan.budget_amount and plan.overspend_risk is not None:
         words += f" The ceiling is {unit.text(solved.ceiling)}, so that the risk is kept."
-    if money is not None and money.overspend_chance is not None:
-        words += f" The codes cost more than the budget with a chance of {percent(money.overspend_chance, decimals=0)}."
-    return words
+    chance = None if money is None else money.overspend_chance
+    return (
+        words if overspend_warning(plan, chance) else f"{words} {overspend_words(chance)}"
+    )  # a warning says it already
+
+
+def _groups_words(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None, unit: Money) -> str:
+    """What it costs that some customers are not decided about."""
+    shares = {"control": plan.control.share, "holdout": plan.holdout.share}
+    groups = " and ".join(name for name, share in shares.items() if share)
+    if not groups or solved.total is None:
+        return ""
+    words = f"Price of {groups}:"
+    if money is None:
+        return f"{words} …"
+    if money.groups_cost is None:
+        return ""
+    lost, saved = money.groups_cost.revenue, money.groups_cost.markdown
+    if lost <= 0:
+        return f"{words} no expected revenue."
+    share = percent(lost / (lost + solved.total.revenue.value))
+    is_worth_saying = saved > _SMALL * solved.total.markdown.value
+    less = f", less {unit.text(saved)} of saved code cost" if is_worth_saying else ""
+    return f"{words} about {unit.text(lost)} of expected revenue ({share}){less}."
+
+
+def _warnings(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None, unit: Money) -> tuple[str, ...]:
+    sentences = (
+        "" if money is None else overspend_warning(plan, money.overspend_chance),
+        group_warning(plan, solved.arms if money is None else money.arms, currency=unit.currency),
+    )
+    return tuple(sentence for sentence in sentences if sentence)
 
 
 def _short(depth: float) -> str:
@@ -274,6 +321,7 @@ def _depths(plan: Plan, solved: SolvedLimits, codes: Mapping[float, int]) -> tup
                 words=_codes_words(given, cap, kept=solved.reserve[depth] or 0 if binds else 0, share=share),
                 price=price,
                 binds=binds,
+                experience=solved.experience[depth].words if depth in solved.experience else "",
             )
         )
     return tuple(found)

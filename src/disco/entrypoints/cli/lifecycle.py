@@ -106,6 +106,7 @@ def approve(
 
     here = Shop.open(shop)
     plan = here.approval(plan_id)
+    warn(plan.warnings)
     made = f", made by {', '.join(plan.made_by)}" if plan.made_by else ""
     confirm(f"Approve plan {plan.plan_id} of {plan.campaign}{made}?", yes=yes)
     done = here.approve(plan.plan_id)

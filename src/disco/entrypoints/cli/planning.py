@@ -103,7 +103,7 @@ _REVIEWS = {
 def _review(here: "Shop", verb: str, names: list[str], *, by: list[str], as_json: bool, quiet: bool) -> None:
     if verb == "show":
         review = here.plan_show(names[0], by=by)
-        warn(review.notes)
+        warn((*review.warnings, *review.notes))
         show(review, _review_text(review), as_json=as_json, quiet=quiet)
     elif verb == "diff":
         difference = here.plan_diff(names[0], names[1])
@@ -253,6 +253,7 @@ def _left_out(plan: "Plan", left_out: "Mapping[str, int]") -> str:
 
 
 def _budget(planned: "PlanResult") -> str:
+    from disco.operations.plan_risks import overspend_words
     from disco.records.currency import read_currency
     from disco.reports.formats import Money
 
@@ -260,10 +261,10 @@ def _budget(planned: "PlanResult") -> str:
     assert plan.budget_amount is not None
     assert planned.ceiling is not None
     held = f"; {plan.reserve.share:.0%} of it is kept for late arrivals" if plan.reserve.share else ""
-    words = f"Budget {money(plan.budget_amount)}{held}. Chance that the codes cost more: {planned.overspend_chance:.1%}"
+    words = f"Budget {money(plan.budget_amount)}{held}. {overspend_words(planned.overspend_chance)}"
     if plan.overspend_risk is None:
-        return f"{words}."
-    words += f" (overspend_risk allows {plan.overspend_risk:.1%})."
+        return words
+    words = f"{words.removesuffix('.')} (overspend_risk allows {plan.overspend_risk:.1%})."
     if planned.ceiling < plan.budget_amount:
         words += f" The expected markdown was limited to {money(planned.ceiling)} for it."
     return words

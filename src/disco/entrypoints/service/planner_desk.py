@@ -219,7 +219,8 @@ class PlannerDesk:
         number: int,
         record: PlanRecord | None = None,
     ) -> SolvedLimits:
-        """Solve the limits of a draft, and keep what its page shows. SupersededError where the page has asked anew.
+        """Solve the limits of a draft, and keep what its page shows. SupersededError where the page has asked anew, or
+        where later limits, which may be solved faster, are shown already.
 
         record: the kept plan that they are compared with.
         """
@@ -230,6 +231,10 @@ class PlannerDesk:
         self.audiences.settle()
         with self._lock:
             before = self._shown.get(draft)
+            if before is not None and before.revision > revision:
+                if page:
+                    raise SupersededError
+                return solved
             figures = planner_figures(plan, solved, None)
             figures = with_intervals_of(figures, None if before is None else before.figures)
             difference = None

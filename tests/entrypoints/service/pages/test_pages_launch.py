@@ -146,5 +146,24 @@ def test_dates_that_are_over_and_a_missing_control_group_are_pointed_out(plannin
     assert "neither a control group nor a holdout" in page
 
 
+def test_a_likely_overspend_and_groups_that_cannot_be_compared_are_pointed_out_before_an_approval(planning, planned):
+    depths = {"0.1": {"at_most": "30%"}, "0.6": {}}
+    plan_id = planned("costly", depths=depths, budget=250, policy={"name": "greedy"})
+    page = planning.get(f"/plans/{plan_id}/launch").text
+    for name, words in (
+        ("Budget", "The codes cost more than the budget with a chance of "),
+        ("Groups", "of the control group get a code, and "),
+        ("Groups", "give 60% off a cap"),
+    ):
+        line = re.search(rf'<li class="warning"><strong>{name}</strong>.*?</li>', page)[0]
+        assert words in line
+    assert re.search(r"codes are ready, with \d points to look at before you launch", page)
+    known = planning.get(f"/api/v1/plans/{plan_id}").json()["warnings"]
+    assert "with a chance of" in known[0]
+    assert "of the control group" in known[1]
+    tried = planning.post(f"/plans/{plan_id}/launch/try").text
+    assert known[0] in tried.replace("&#39;", "'")
+
+
 def test_an_unknown_plan_is_answered_in_words(planning):
     assert planning.get("/plans/ffffffff/launch").status_code == 404

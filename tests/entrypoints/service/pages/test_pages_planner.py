@@ -11,12 +11,15 @@ from planning_drafts import PLAN, drafted
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages import plan_form as planner
 from disco.entrypoints.service.pages.forms import Form
+from disco.entrypoints.service.planner_desk import SupersededError
 from disco.operations.drafts import get_draft
 from disco.operations.jobs import claim, finish, submit
 from disco.operations.people import create_key
+from disco.operations.planning import make_plan
 from disco.records.errors import DiscoError
 from disco.records.jobs import JobKind
 from disco.records.people import Role
+from disco.records.plan import read_plan
 
 OTHERS = {**PLAN["customers"], "eligible": "country <> 'GB'"}
 
@@ -80,6 +83,100 @@ def test_the_numbers_of_the_page_are_those_of_disco_plan(planning, planning_shop
         for depth, codes in expected["arms"]["decided"]["codes"].items():
             both = codes + expected["arms"].get("control", {"codes": {}})["codes"].get(depth, 0)
             assert re.search(rf">{both:,} codes?( of at most|,) ", shown), (fields, depth)
+
+
+def test_the_chance_to_overspend_follows_every_edit_without_a_reload(planning):
+    revision = drafted(planning, plan={**PLAN, "budget": 400})
+
+    def chances(text):
+        """In the headline, in the sentence about the budget, and whether it is warned of."""
+        headline = re.search(r"budget \((…|[\w %]+) chance of more\)", text)[1]
+        sentence = re.search(r"The codes cost more than the budget with a chance of (…|[\w %]+)\.", text)[1]
+        return headline, sentence, "Set an overspend risk of 20%" in text
+
+    def with_intervals(revision):
+        assert chances(numbers(planning, revision)) == ("…", "…", False), "nothing of the limits before"
+        return chances(planning.get("/plan/autumn/intervals", params={"revision": revision}).text)
+
+    before = with_intervals(revision)
+    expected = planning.get("/plan/autumn/numbers.json").json()["overspend_chance"]
+    assert expected > 0.2, "the budget binds"
+    assert before == (f"{expected:.0%}", f"{expected:.0%}", True)
+    revision, _ = changed(planning, revision, {"budget.amount": "100,000"})
+    assert with_intervals(revision) == ("less than 1%", "less than 1%", False)
+    revision, _ = changed(planning, revision, {"budget.amount": "400", "budget.overspend_risk": "20%"})
+    headline, _, is_warned = with_intervals(revision)
+    assert int(headline.removesuffix("%")) <= 20
+    assert not is_warned
+    assert chances(planning.get("/plan/autumn").text)[0] == headline, "a reload says the same"
+
+
+def test_limits_that_take_longer_to_solve_do_not_replace_the_figures_of_later_ones(planning):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    desk, plan = planning.app.state.service.desk, read_plan(PLAN)
+    with pytest.raises(SupersededError):
+        desk.solve("autumn", revision - 1, plan, desk.find(plan), page="another", number=revision - 1)
+    assert desk.shown("autumn").revision == revision
+
+
+def test_a_first_budget_comes_with_a_bound_on_overspending_and_an_older_one_stays_without(planning, planning_shop):
+    def risk(page):
+        return re.search(r'name="budget.overspend_risk" type="text" value="([^"]*)"', page)[1]
+
+    def budget():
+        with Shop.open(planning_shop).store() as store:
+            return get_draft(store, "autumn").plan.get("budget")
+
+    revision = drafted(planning)
+    shown = risk(planning.get("/plan/autumn").text)
+    assert shown == "20%"
+    revision, _ = changed(planning, revision, {"budget.amount": "", "budget.overspend_risk": shown, "valid.days": "12"})
+    assert budget() is None, "no amount, no budget"
+    revision, _ = changed(planning, revision, {"budget.amount": "400", "budget.overspend_risk": shown})
+    assert budget() == {"amount": 400, "overspend_risk": "20%"}
+    revision, _ = changed(planning, revision, {"budget.amount": "400", "budget.overspend_risk": ""})
+    assert budget() == 400
+    assert risk(planning.get("/plan/autumn").text) == ""
+
+
+def test_a_depth_that_was_never_tried_begins_small_and_says_why(planning, planning_shop):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    for typed, key, cap in (("60%", "0.6", "2%"), ("15%", "0.15", "20%")):
+        sent = {"revision": str(revision), "page": "p", "action": "add-depth", "new_depth": typed}
+        reply = planning.post("/plan/autumn", data=sent)
+        revision = int(re.search(r'name="revision" value="(\d+)"', reply.text)[1])
+        with Shop.open(planning_shop).store() as store:
+            assert get_draft(store, "autumn").plan["depths"][key] == {"at_most": cap}
+    reply = numbers(planning, revision)
+    badge = re.search(r'id="depths-0-6-at_most-found-experience"[^>]*>(.*?)</p>', reply)[1]
+    assert "never tried: extrapolation" in badge
+    assert "2% of customers" in badge
+    known = re.search(r'id="depths-0-15-at_most-found-experience"[^>]*>(.*?)</p>', reply)[1]
+    assert known == ""
+    assert reply.count('class="filled guessed"') == 1
+    assert "Never tried before, so the model extrapolates: 60% off" in reply
+    found = planning.get("/plan/autumn/numbers.json").json()["experience"]["0.6"]
+    assert (found["tried"], found["extrapolated"]) == (False, True)
+
+
+def test_what_control_and_holdout_cost_is_what_a_plan_without_them_would_bring_more(planning, planning_shop):
+    budget = {"amount": 400, "overspend_risk": "20%"}
+    revision = drafted(planning, plan={**PLAN, "budget": budget, "holdout": {"share": "10%"}})
+    numbers(planning, revision)
+    found = planning.get("/plan/autumn/numbers.json").json()
+    plan = {**PLAN, "budget": round(found["ceiling"], 10), "control": {"share": 0}}
+    alone = Shop.open(planning_shop)
+    with alone.store() as store:
+        parts = {"prior": alone.prior(), "clock": alone.clock, "cache": alone.cache(), "dry_run": True}
+        total = make_plan(store, alone.data, read_plan(plan), **parts).as_dict()["total"]
+    for name in ("revenue", "markdown"):
+        lost = total[name]["value"] - found["total"][name]["value"]
+        assert found["groups_cost"][name] == pytest.approx(lost, abs=0.01)
+    assert found["groups_cost"]["revenue"] > 0
+    shown = planning.get("/plan/autumn").text
+    assert "Price of control and holdout: about £" in shown
 
 
 def test_intervals_follow_in_place(planning):
@@ -365,8 +462,8 @@ def test_saving_keeps_what_the_fields_say_also_where_the_draft_does_not_say_it_y
     typed = {**fields_of(planning), "budget.amount": "1,234"}
     reply = planning.post("/plan/autumn/save", data={**typed, "revision": str(revision)})
     assert reply.status_code == 200, reply.text
-    assert saved_plan(planning, reply.text)["budget"] == 1234
-    assert planning.get("/api/v1/drafts/autumn").json()["plan"]["budget"] == 1234
+    assert saved_plan(planning, reply.text)["budget"] == {"amount": 1234, "overspend_risk": "20%"}
+    assert planning.get("/api/v1/drafts/autumn").json()["plan"]["budget"] == {"amount": 1234, "overspend_risk": "20%"}
     assert re.search(rf'name="revision" value="{revision + 1}"', reply.text), "the page goes on from what was written"
 
 
@@ -377,7 +474,7 @@ def test_saving_goes_on_where_the_same_page_has_written_its_field_meanwhile(plan
     changed(planning, revision, typed)
     reply = planning.post("/plan/autumn/save", data={**typed, "revision": str(revision)})
     assert reply.status_code == 200, reply.text
-    assert saved_plan(planning, reply.text)["budget"] == 1300
+    assert saved_plan(planning, reply.text)["budget"] == {"amount": 1300, "overspend_risk": "20%"}
     other = planning.post("/plan/autumn/save", data={**typed, "budget.amount": "9", "revision": str(revision)})
     assert other.status_code == 412, "another window has written something else"
     fewer = {name: text for name, text in typed.items() if not name.startswith("depths.0.3")}

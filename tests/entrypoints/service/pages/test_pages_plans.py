@@ -39,6 +39,7 @@ def test_a_new_plan_has_the_limits_of_the_last_campaign_and_begins_next_monday(p
     assert timedelta(0) < start - date.today() <= timedelta(days=7)
     assert plan["valid"]["days"] == 14
     assert "policy" not in plan, "a model was learned, so depths are decided"
+    assert (plan["control"], plan["holdout"]) == ({"share": "10%"}, {"share": "5%"}), "and measured"
     assert plan["customers"]["as_of"] <= plan["valid"]["from"]
     listed = planning.get("/plan").text
     assert "Paul, today at" in listed

@@ -17,7 +17,7 @@ from disco.entrypoints.service.route import ShopOf
 from disco.entrypoints.worker import prepare_later
 from disco.operations.approvals import PlanApproval, plan_approval
 from disco.operations.drafts import list_drafts
-from disco.operations.launch_checks import LaunchCheck, launch_checks
+from disco.operations.launch_checks import LaunchCheck, LaunchChecks, launch_checks
 from disco.operations.plan_list import plan_to_compare
 from disco.records.errors import DiscoError
 from disco.records.life import PlanRecord
@@ -174,7 +174,7 @@ def _page(
         state = "waiting for approval"
     return LaunchPage(
         title=f"Launch {plan.campaign}",
-        answer=_answer(found.launched, len(found.refused), counted(codes, "code"), plan.campaign),
+        answer=_answer(found, counted(codes, "code")),
         header=draft_header(from_draft, here="launch", state=state)
         if from_draft
         else Header(name=plan.campaign, state=state),
@@ -201,9 +201,11 @@ def _page(
     )
 
 
-def _answer(is_launched: bool, refused: int, codes: str, campaign: str) -> str:
-    if is_launched:
-        return f"{campaign} was launched from this plan: {codes}."
-    if refused:
-        return f"{codes} are planned. {counted(refused, 'point')} must be settled before the launch."
+def _answer(found: LaunchChecks, codes: str) -> str:
+    if found.launched:
+        return f"{found.campaign} was launched from this plan: {codes}."
+    if found.refused:
+        return f"{codes} are planned. {counted(len(found.refused), 'point')} must be settled before the launch."
+    if found.warnings:
+        return f"{codes} are ready, with {counted(len(found.warnings), 'point')} to look at before you launch."
     return f"{codes} are ready. Nothing is given out before you launch."

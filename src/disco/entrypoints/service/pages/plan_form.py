@@ -6,13 +6,14 @@ stay as they are.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
 from disco.entrypoints.service.pages.forms import Form
+from disco.operations.plan_risks import MOST_RISK
 from disco.records.depths import depth_label, depth_percent, read_depth
 from disco.records.errors import InfeasibleError, InputError, PlanError
 from disco.reports.charts.parts import depth_colour
@@ -44,6 +45,7 @@ _SHARES = ("budget.overspend_risk", "control.share", "holdout.share", "reserve.s
 _WHOLE = re.compile(r"\d{1,3}(,\d{3})+|\d+", re.ASCII)
 _DECIMAL = re.compile(r"(\d{1,3}(,\d{3})+|\d+)?\.\d+", re.ASCII)
 _LONGEST_TEXT = 2_000
+_FIRST_RISK = f"{MOST_RISK:.0%}"  # stands in the field before there is a budget, and so comes with the first amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +153,10 @@ def _rows(section: Mapping[str, Any]) -> Iterator[DepthRow]:
 def texts_of(plan: Mapping[str, Any]) -> dict[str, str]:
     """The text of every field, by its name."""
     found = {name: _text(_value(plan, name), share=name in _SHARES) for name in (*_TEXTS, *_NUMBERS)}
-    if not isinstance(plan.get("budget"), Mapping):
-        found["budget.amount"] = _text(plan.get("budget"))
+    if plan.get("budget") is None:
+        found["budget.overspend_risk"] = _FIRST_RISK
+    elif not isinstance(plan["budget"], Mapping):
+        found["budget.amount"] = _text(plan["budget"])
     for row in depth_rows(plan):
         for limit in _LIMITS:
             found[row.field(limit)] = _text(_section(_section(plan, "depths"), row.key).get(limit), share=True)
@@ -241,7 +245,7 @@ def written(plan: Mapping[str, Any], form: Form) -> dict[str, Any]:
                 place = ["segments", "limits", one.value, one.row.key, limit]
                 _put(new, place, _typed(form.text(one.field(limit))), keep=True)
     budget = new.get("budget")
-    if budget == {}:
+    if budget in ({}, {"overspend_risk": _FIRST_RISK}):
         del new["budget"]
     elif isinstance(budget, dict) and list(budget) == ["amount"]:
         new["budget"] = budget["amount"]
@@ -298,12 +302,12 @@ def _put(plan: dict[str, Any], place: list[str], value: object, *, keep: bool = 
             plan.pop(place[0], None)
 
 
-def with_depth(plan: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """The draft with another depth. InputError where the text is no depth, or one that is there."""
+def with_depth(plan: Mapping[str, Any], text: str, *, cap_of: Callable[[float], str]) -> dict[str, Any]:
+    """The draft with another depth and its first cap. InputError where the text is no depth, or one that is there."""
     depth, new = read_percent(text), _copy(plan)
     if any(row.depth == depth for row in depth_rows(plan)):
         raise InputError("depth", found=depth_percent(depth), expected="a depth that is not on offer yet")
-    new["depths"] = {**_section(new, "depths"), depth_label(depth): {}}
+    new["depths"] = {**_section(new, "depths"), depth_label(depth): {"at_most": cap_of(depth)}}
     return dict(new)
 
 

@@ -5,7 +5,7 @@ are solved at full size; their intervals follow in a request of their own. While
 asks how far they are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date as day_of
@@ -30,6 +30,7 @@ from disco.entrypoints.service.replies import HEADER
 from disco.entrypoints.service.route import ShopOf, json_reply
 from disco.operations.drafts import get_draft, put_draft
 from disco.operations.jobs import get_job, once_for, submit
+from disco.operations.new_plan import FIRST_SHARE, first_cap
 from disco.operations.plan_list import plan_to_compare
 from disco.operations.planner import OpenAudience, about
 from disco.records.errors import (
@@ -159,6 +160,10 @@ class PlannerPage(Page):
     def id_of(self, name: str) -> str:
         return field_id(name)
 
+    @property
+    def first_share(self) -> str:
+        return FIRST_SHARE
+
     def found_id(self, depth: float) -> str:
         """Where it stands what a depth comes to."""
         return f"{field_id(f'depths.{depth}.at_most')}-found"
@@ -210,7 +215,7 @@ def save(request: Request, shop: ShopOf, draft: DraftName, form: FormOf) -> Resp
     mine, long = plan_form.written(found.plan, form), plan_form.too_long(found.plan, form)
     refused: dict[str, str] = {}
     try:
-        mine = mine if long else _acted(mine, action, form)
+        mine = mine if long else _acted(mine, action, form, cap_of=partial(_first_cap, shop, desk, found))
     except InputError as error:
         refused["new_value" if action == "add-segment" else "new_depth"] = sentence(error)
         if error.what == "segments.column":
@@ -496,9 +501,18 @@ def _is_shown(draft: Draft, form: Form, *, by: str) -> bool:
     )
 
 
-def _acted(plan: dict[str, Any], action: str, form: Form) -> dict[str, Any]:
+def _first_cap(shop: Shop, desk: "PlannerDesk", draft: Draft, depth: float) -> str:
+    """Of a depth that is added: small where nobody knows what it brings."""
+    plan, _, _ = _read(shop, draft)
+    opened = None if plan is None else desk.find(plan)
+    if opened is None:
+        return first_cap(None, is_learned=_active_version(shop) is not None)
+    return first_cap(opened.experience((depth,)).get(depth), is_learned=opened.version is not None)
+
+
+def _acted(plan: dict[str, Any], action: str, form: Form, *, cap_of: Callable[[float], str]) -> dict[str, Any]:
     if action == "add-depth":
-        return plan_form.with_depth(plan, form.text("new_depth"))
+        return plan_form.with_depth(plan, form.text("new_depth"), cap_of=cap_of)
     if action == "remove-depth":
         return plan_form.without_depth(plan, form.text("key"))
     if action == "add-segment":
