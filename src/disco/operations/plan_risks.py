@@ -63,7 +63,7 @@ def group_warning(plan: Plan, arms: Mapping[Arm, ArmForecast], *, currency: Curr
     if len(arms) == 1:
         return (
             "There is neither a control group nor a holdout, so nobody will know what deciding was worth. "
-            f"{CONTROL_SHARE} control and {HOLDOUT_SHARE} holdout are enough for most shops."
+            f"New plans begin with {CONTROL_SHARE} control and {HOLDOUT_SHARE} holdout."
         )
     return "" if Arm.CONTROL not in arms else _coverage_warning(plan, arms, currency)
 

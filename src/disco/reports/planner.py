@@ -251,9 +251,9 @@ def _budget_words(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None, u
     if solved.ceiling is not None and solved.ceiling < plan.budget_amount and plan.overspend_risk is not None:
         words += f" The ceiling is {unit.text(solved.ceiling)}, so that the risk is kept."
     chance = None if money is None else money.overspend_chance
-    return (
-        words if overspend_warning(plan, chance) else f"{words} {overspend_words(chance)}"
-    )  # a warning says it already
+    if overspend_warning(plan, chance):
+        return words  # the warning says it already
+    return f"{words} {overspend_words(chance)}"
 
 
 def _groups_words(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None, unit: Money) -> str:
