@@ -99,8 +99,9 @@ def test_shares_other_than_planned_block_the_verdict(ab, parquet):
 
 def test_looks_are_said(ab, parquet):
     found = ab(parquet(), "--arm", "group", "--metric", "revenue", "--control", "app", "--looks", "4")
-    assert "adjusted for 2 comparisons (Holm) and 4 looks" in found.stdout
-    assert "Intervals hold at all 4 looks together. Each interval is that of its own comparison" in found.stdout
+    assert "Intervals and p-values hold at all 4 looks together." in found.stdout
+    assert "adjusted for 2 comparisons (Holm)" in found.stdout
+    assert "An interval and the p beside it are those of one comparison alone." in found.stdout
     assert "app (control)" in found.stdout
 
 

@@ -69,8 +69,42 @@ def test_undifferentiated_codes_are_the_parts_of_control():
     entry = found.undifferentiated[0.3][0]
     assert entry.comparison.control == pytest.approx(part.mean())
     assert entry.comparison.decided == pytest.approx(revenue[arm == "decided"].mean())
-    raw = [entries[0].comparison.p_value for entries in found.undifferentiated.values()]
-    assert min(found.holm.values()) == pytest.approx(min(1.0, 2 * min(raw)))
+    alone = uplift(revenue[arm == "decided"], part, level=0.975)  # one of two depths, by Bonferroni
+    assert entry.comparison.p_value == pytest.approx(min(1.0, 2 * alone.p_value))
+    assert entry.comparison.relative.lower == pytest.approx(alone.relative.lower)
+    assert entry.comparison.difference.level == 0.95
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_an_interval_against_one_code_for_everybody_excludes_zero_exactly_when_its_p_is_below_the_level(level):
+    """Random campaigns of few customers, so that either happens often; adjusted by the year before, and not."""
+    excluded = covered = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        arm, depth, price = simulated(rng, rows=int(rng.integers(150, 900)))
+        before = rng.gamma(2, 20, arm.size) if seed % 2 else None
+        found = ab_test(arm, depth, price * (1 + (arm == "decided")), revenue_weight=2.0, before=before, level=level)
+        for findings in found.undifferentiated.values():
+            assert {one.metric for one in findings} == {"revenue", "markdown", "reward", "objective", "engagement"}
+            for one in findings:
+                for read in (one.comparison, one.decisive):
+                    clear = read.p_value < 1 - level
+                    assert clear is not read.difference.covers(0), (seed, one.metric)
+                    excluded, covered = excluded + clear, covered + (not clear)
+    assert min(excluded, covered) > 50
+
+
+def test_all_intervals_against_one_code_for_everybody_hold_together():
+    """No difference between the groups: at least 95% of the tests have every depth's interval cover 0."""
+    rng, misses, tests = np.random.default_rng(8), 0, 400
+    for _ in range(tests):
+        arm = rng.choice(["decided", "control"], 1200, p=[0.5, 0.5])
+        depth = np.where(arm == "control", rng.choice([0.1, 0.2, 0.3, 0.4], 1200), 0.25)
+        paid = np.where(rng.random(1200) < 0.5, rng.gamma(4, 10, 1200), np.nan)
+        found = ab_test(arm, depth, paid / (1 - depth))
+        revenue = [findings[0].decisive.difference for findings in found.undifferentiated.values()]
+        misses += not all(one.covers(0) for one in revenue)
+    assert misses <= 0.05 * tests + 3 * np.sqrt(0.05 * 0.95 * tests)
 
 
 def test_a_holdout_shows_what_would_have_happened_anyway():

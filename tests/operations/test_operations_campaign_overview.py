@@ -1,15 +1,21 @@
 """A campaign at a glance: net sales by hand, budget, groups, and what is kept of read-outs."""
 
+import re
 from datetime import date, datetime
 
 import pyarrow as pa
 import pytest
 
 from disco.operations import kept_readings
+from disco.operations.campaign_check import check_campaign
+from disco.operations.campaign_list import list_campaigns
 from disco.operations.campaign_overview import campaign_overview
+from disco.operations.code_sales import ForecastSide
 from disco.operations.kept_readings import KeptReadings
 from disco.operations.ledger import ingest, revert
 from disco.operations.recalling import recall
+from disco.operations.results import read_out
+from disco.records.diagnosis import Outcome
 from disco.records.errors import NotFoundError
 from disco.records.life import Disposition
 
@@ -71,6 +77,36 @@ def test_a_recalled_campaign_is_not_compared_with_its_forecast(shop, launched):
     assert campaign_overview(shop.store, "spring", today=TODAY).expected is None
 
 
+def test_list_overview_results_and_check_say_the_same_about_the_forecast(shop, launched):
+    """Not yet before the last purchases are in; then below or above, with figures. Late arrivals were not forecast."""
+    early, matured = date(2027, 3, 23), date(2027, 3, 24)
+
+    def said(day):
+        overview = campaign_overview(shop.store, "spring", today=day)
+        listed = list_campaigns(shop.store, today=day).campaigns[0].against_forecast
+        assert overview.against_forecast == listed == read_out(shop.store, "spring", as_of=day).against_forecast
+        check = next(one for one in check_campaign(shop.store, "spring", as_of=day) if one.check == "prediction")
+        assert check.found == listed.words.rstrip(".")
+        assert check.outcome is (Outcome.WATCH if listed.missed else Outcome.OK if listed.is_known else Outcome.SKIPPED)
+        return listed
+
+    assert said(matured).words == "The forecast cannot be compared: no purchase was reported."
+    batch = receive(shop, shop.sent(launched)[:1]).batch_id
+    assert said(early).words == "The forecast is compared on 24 Mar 2027, when the last purchases have been reported."
+    below = said(matured)
+    assert (below.missed, below.revenue, below.markdown) == (True, ForecastSide.BELOW, ForecastSide.BELOW)
+    assert re.fullmatch(r"revenue \d+% below forecast", below.brief)
+    assert re.fullmatch(
+        r"Revenue was \d+% below forecast: £[\d.]+, expected £[\d.k]+ \(£[\d.k]+ to £[\d.k]+\)\.", below.words
+    ), below.words
+    revert(shop.store, batch, clock=shop.clock)
+    rows = shop.sent(launched)
+    receive(shop, rows, full_price=[5000.0] * len(rows), event_id=[f"again{row['customer_id']}" for row in rows])
+    above = said(matured)
+    assert (above.revenue, above.markdown) == (ForecastSide.ABOVE, ForecastSide.ABOVE)
+    assert re.fullmatch(r"revenue [\d,]+% above forecast and code cost [\d,]+% above forecast", above.brief)
+
+
 def test_purchases_are_summed_up_again_only_where_the_ledger_has_changed(shop, launched, monkeypatch):
     made = []
     monkeypatch.setattr(kept_readings, "code_sales", lambda *given: made.append(given) or campaign_sales(*given))
@@ -97,6 +133,6 @@ def test_no_more_readings_are_kept_than_allowed(shop, launched):
 
 
 def campaign_sales(*given):
-    from disco.operations.campaign_overview import code_sales
+    from disco.operations.code_sales import code_sales
 
     return code_sales(*given)

@@ -13,7 +13,7 @@ from disco.operations.exporting import csv_safe, export_codes
 from disco.operations.learning import learn_campaigns
 from disco.operations.ledger import ingest
 from disco.operations.propensities import add_propensities
-from disco.operations.results import read_out
+from disco.operations.results import AllResults, read_out
 from disco.records.decisions import Arm
 from disco.records.errors import InputError
 
@@ -141,7 +141,8 @@ def test_a_holdout_without_a_control_group_is_compared_once_the_orders_are_there
     ingest(shop.store, "spring", shop.outcomes(rows, full_price=[50.0] * len(rows)), source="test", clock=shop.clock)
     alone = read_out(shop.store, "spring", as_of=shop.after)
     assert alone.ab is None
-    assert alone.why_not.startswith("Without a table of orders that has the column code, what the holdout bought")
+    assert alone.why_not.startswith("The holdout cannot be read: the shop has no table of orders")
+    assert alone.words[-1] == alone.why_not  # once
     ids = np.arange(200)
     orders = pa.table(
         {
@@ -157,7 +158,79 @@ def test_a_holdout_without_a_control_group_is_compared_once_the_orders_are_there
     compared = found.incremental[Arm.DECIDED]
     assert compared.decided == pytest.approx(with_codes + np.mean([5.0 + row["customer_id"] % 3 for row in decided]))
     assert (found.findings, found.verdict, found.detectable) == ((), Verdict.BETTER, None)
-    assert "against the holdout" in found.words[-1]
+    assert any("against the holdout" in words for words in found.words)
+
+
+def orders_of(decisions, days, *, paid=7.0):
+    """Everybody buys without a code at noon of each day, for amounts that differ."""
+    ids = decisions["customer_id"].to_pylist()
+    rows = [(customer, datetime(2027, *day, 12), paid + customer % 3, None) for customer in ids for day in days]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    types = (pa.int64(), pa.timestamp("us"), pa.float64(), pa.string())
+    names = ("customer_id", "ordered_at", "paid", "code")
+    return pa.table({name: pa.array(column, kind) for name, column, kind in zip(names, columns, types, strict=True)})
+
+
+def test_orders_that_end_before_the_campaign_say_that_the_holdout_cannot_be_read(shop, launched, answered):
+    stale = orders_of(launched.decisions, [(1, 20), (2, 3)])
+    found = read_out(shop.store, "spring", as_of=shop.after, orders=stale)
+    words = (
+        "The holdout cannot be read: orders end on 3 Feb 2027, and the codes are valid 8–21 Mar 2027. Refresh the "
+        "table orders, then read the results again."
+    )
+    assert (found.holdout.readable, found.holdout.orders_until) == (False, date(2027, 2, 3))
+    assert found.words[-1] == found.holdout.words == words
+    assert (found.incremental, bool(found.findings)) == ({}, True)
+    # the figures against control are adjusted by the same orders with and without the column of codes
+    bare = read_out(shop.store, "spring", as_of=shop.after, orders=stale.drop_columns(["code"]))
+    assert bare.findings == found.findings
+    assert bare.holdout.words == words
+    current = orders_of(launched.decisions, [(2, 3), (3, 21)]).drop_columns(["code"])
+    without_codes = read_out(shop.store, "spring", as_of=shop.after, orders=current)
+    assert without_codes.words[-1].startswith("The holdout cannot be read: the table of orders has no column code")
+
+
+def test_a_holdout_is_read_over_the_days_that_the_orders_cover_in_every_group(shop, launched):
+    """Codes used on 9 and 15 March; orders that end on the 10th know nothing of the second."""
+    rows = shop.sent(launched)
+    days = [datetime(2027, 3, 9, 9) if number % 2 else datetime(2027, 3, 15, 9) for number in range(len(rows))]
+    given = shop.outcomes(rows, full_price=[100.0] * len(rows), ordered_at=pa.array(days, pa.timestamp("us")))
+    ingest(shop.store, "spring", given, source="test", clock=shop.clock)
+
+    def read(days):
+        return read_out(shop.store, "spring", as_of=shop.after, orders=orders_of(launched.decisions, days))
+
+    partly, whole = read([(3, 8), (3, 10)]), read([(3, 8), (3, 10), (3, 21)])
+    decided = [row for row in launched.decisions.to_pylist() if row["arm"] == "decided"]
+    early = {row["code"] for number, row in enumerate(rows) if number % 2}
+    every = {row["code"] for row in rows}
+    for found, codes, orders in ((partly, early, 2), (whole, every, 3)):
+        paid = sum(100 * (1 - row["depth"]) for row in decided if row["code"] in codes)
+        beside = sum(orders * (7.0 + row["customer_id"] % 3) for row in decided)
+        assert found.ab.incremental["decided"].decided == pytest.approx((paid + beside) / len(decided))
+    assert partly.findings == whole.findings  # codes against codes need no orders of these days
+    assert (partly.holdout.readable, partly.holdout.whole, whole.holdout.words) == (True, False, "")
+    assert partly.words[-1].startswith(
+        "The comparison with the holdout ends with the orders: orders end on 10 Mar 2027, and the codes are valid"
+    )
+    assert AllResults.of([partly]).against_holdout is None  # some days of a campaign are not the campaign
+    assert AllResults.of([whole]).against_holdout is not None
+
+
+def test_extra_revenue_beyond_what_was_bought_with_codes_is_explained(shop):
+    """Codes bring purchases without a code, too: then more was earned than was paid with codes."""
+    launched = shop.launch(shop.plan(control={"share": 0}, holdout={"share": "30%"}))
+    rows = shop.sent(launched)
+    ingest(shop.store, "spring", shop.outcomes(rows, full_price=[5.0] * len(rows)), source="test", clock=shop.clock)
+    orders = orders_of(launched.decisions, [(3, 21)])
+    more = [30.0 if arm == "decided" else 0.0 for arm in launched.decisions["arm"].to_pylist()]
+    orders = orders.set_column(2, "paid", pa.array(np.asarray(orders["paid"]) + np.asarray(more)))
+    found = read_out(shop.store, "spring", as_of=shop.after, orders=orders)
+    summary = found.arms[Arm.DECIDED].summary
+    assert found.extra_revenue.value > summary.revenue
+    (why,) = (words for words in found.words if "extra revenue is an estimate" in words)
+    assert f"per customer, scaled to the {summary.customers} customers of the group." in why
+    assert "It counts what they bought without codes as well, so it can exceed the £" in why
 
 
 def test_one_customer_in_control_is_nothing_to_compare_with(shop):

@@ -1,7 +1,7 @@
 """`ab_test`: the read-out of a campaign with a decided arm and a control arm, a holdout without codes, or both."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import product
 from typing import TYPE_CHECKING, get_args
@@ -18,7 +18,6 @@ from disco.evaluation.estimates import (
     compare_adjusted,
     compare_few,
     compare_unvaried,
-    holm,
 )
 from disco.objective import read_revenue_weight
 from disco.records.arguments import read_level, read_number
@@ -50,7 +49,7 @@ class Finding:
     """
 
     metric: Metric
-    """revenue, reward R − C, objective w·R − C, or engagement (the share who bought)."""
+    """revenue R, markdown C, reward R − C, objective w·R − C, or engagement (the share who bought)."""
     per: Per
     """customer, recipient or purchaser."""
     comparison: Comparison
@@ -79,9 +78,9 @@ class AbTest:
     findings: tuple[Finding, ...]  # decided against control; empty without a control arm
     undifferentiated: Mapping[float, tuple[Finding, ...]]
     """By depth: decided against the control customers who got that depth, a random part of control. It shows what the
-    same code for everybody would do."""
-    holm: Mapping[float, float]
-    """By depth: p-values of `undifferentiated` on the primary metric, adjusted for the number of depths."""
+    same code for everybody would do. Intervals and p-values of a metric are adjusted for the number of depths alike
+    (Bonferroni): all intervals hold together at the level, and one excludes 0 exactly when its p-value is below
+    1 − level."""
     incremental: Mapping[str, Comparison]  # each arm against the holdout: revenue per customer, with and without codes
     incremental_adjusted: Mapping[str, Adjusted]
     """`incremental`, adjusted by figures from before the campaign; empty without them."""
@@ -228,13 +227,17 @@ def ab_test(
             for metric, per in product(metrics, get_args(Per))
             if _measurable(ours, theirs, metric, per)
         )
-        undifferentiated = {
-            float(value): tuple(
-                compare_arms(ours, group, metric, "customer", weight=revenue_weight, information=None, level=level)
-                for metric in metrics
-            )
+        groups = {
+            float(value): group
             for value in np.unique(theirs.depth[theirs.received])
             if len(group := theirs.take(theirs.depth == value)) > 1
+        }
+        undifferentiated = {
+            value: tuple(
+                _one_of_several(ours, group, metric, weight=revenue_weight, several=len(groups), level=level)
+                for metric in (*metrics, "markdown")
+            )
+            for value, group in groups.items()
         }
     compared = {name: rows for name, rows in arms.items() if name in (names.decided, names.control)}
     incremental, incremental_adjusted = (
@@ -258,12 +261,6 @@ def ab_test(
         sample_ratio=ratio,
         findings=findings,
         undifferentiated=undifferentiated,
-        holm=holm(
-            {
-                value: next(entry.decisive.p_value for entry in entries if entry.metric == primary)
-                for value, entries in undifferentiated.items()
-            }
-        ),
         incremental=incremental,
         incremental_adjusted=incremental_adjusted,
         deciding=found,
@@ -332,6 +329,34 @@ def compare_arms(
         plain, sharper = compared(information)
         running = plain if sharper is None else sharper.comparison
     return Finding(metric=metric, per=per, comparison=found, adjusted=adjusted, to_date=running)
+
+
+def _one_of_several(
+    decided: ArmOutcomes, group: ArmOutcomes, metric: Metric, *, weight: float | None, several: int, level: float
+) -> Finding:
+    """One of several comparisons per customer that are read together, by Bonferroni's inequality.
+
+    The interval has the level 1 − (1 − level)/several, so that all hold together at `level`, and the p-value is
+    multiplied by `several`. Holm's p-values would be smaller, but the intervals that go with them end at 0 where they
+    exclude it, and say nothing about the size.
+    """
+    alone = 1 - (1 - level) / several
+    found = compare_arms(decided, group, metric, "customer", weight=weight, information=None, level=alone)
+
+    def together(one: Comparison) -> Comparison:
+        return replace(
+            one,
+            difference=replace(one.difference, level=level),
+            relative=None if one.relative is None else replace(one.relative, level=level),
+            p_value=min(1.0, several * one.p_value),
+        )
+
+    sharper = found.adjusted
+    return replace(
+        found,
+        comparison=together(found.comparison),
+        adjusted=None if sharper is None else replace(sharper, comparison=together(sharper.comparison)),
+    )
 
 
 def _verdict(found: Finding, ratio: SampleRatio | None, *, final: bool, level: float) -> tuple[Verdict, str]:

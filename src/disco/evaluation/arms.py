@@ -15,7 +15,7 @@ from disco.records.arrays import Flags, Matrix, Vector
 from disco.records.errors import InputError
 from disco.records.grid import LOG_PRICE_LIMIT
 
-Metric = Literal["revenue", "reward", "objective", "engagement"]
+Metric = Literal["revenue", "markdown", "reward", "objective", "engagement"]
 Per = Literal["customer", "recipient", "purchaser"]
 MOST_ARMS = 100  # each has intervals of its own, and every comparison more makes all of them wider
 MISMATCH_P_VALUE = 1e-3  # a sample ratio this unlikely means a broken assignment, not bad luck
@@ -52,12 +52,14 @@ class ArmOutcomes:
         )
 
     def figure(self, metric: Metric, *, revenue_weight: float | None) -> Vector:
-        """(n,) of a metric: R, R − C, w·R − C, or 1 for a purchase."""
+        """(n,) of a metric: R, C, R − C, w·R − C, or 1 for a purchase."""
         depth = np.nan_to_num(self.depth)
         if metric == "engagement":
             return self.purchased.astype(np.float64)
         if metric == "revenue":
             return np.asarray(objective.revenue(self.full_price, depth), np.float64)
+        if metric == "markdown":
+            return np.asarray(objective.markdown(self.full_price, depth), np.float64)
         if metric == "reward":
             return np.asarray(objective.reward(self.full_price, depth), np.float64)
         if revenue_weight is None:

@@ -317,7 +317,15 @@ def _difference(
         detectable=detectable,
         verdict=verdict,
         sentence=_sentence(
-            arm, metric, found, verdict, control=control, p_value=holm, detectable=detectable, level=level
+            arm,
+            metric,
+            found,
+            verdict,
+            control=control,
+            p_value=p_value,
+            holm=holm,
+            detectable=detectable,
+            level=level,
         ),
     )
 
@@ -330,6 +338,7 @@ def _sentence(
     *,
     control: str,
     p_value: float,
+    holm: float,
     detectable: float | None,
     level: float,
 ) -> str:
@@ -361,7 +370,7 @@ def _sentence(
     kind = "difference" if found.variance_reduction is None else "adjusted difference"
     interval = f"{kind} {change(found.difference.value)}, {level:.0%} interval {ends}"
     share = f" by {percent(abs(found.relative.value))}" if found.relative and found.relative.bounded else ""
-    said = f"p {_p_text(p_value)}"
+    said = f"p {_p_text(p_value)}" + (f", for all comparisons p {_p_text(holm)}" if holm != p_value else "")
     if verdict is Direction.UNDECIDED:
         would = ""
         if detectable is not None:

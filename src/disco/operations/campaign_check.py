@@ -13,9 +13,10 @@ from disco.features.files import read_sample
 from disco.operations.audience import ShopData
 from disco.operations.audit import audit
 from disco.operations.feature_cache import FeatureCache
-from disco.operations.results import CampaignResults, read_out
+from disco.operations.results import CampaignResults, load_orders, read_out
 from disco.records.decisions import IngestCounts
 from disco.records.diagnosis import CheckUp, Diagnosis, Outcome
+from disco.records.errors import StateError
 from disco.records.estimate import LEVEL
 from disco.records.ports import Store
 from disco.records.result import TableResult
@@ -47,18 +48,26 @@ class CheckResult(TableResult):
 def check_features(network: ContextNetwork, file: Path) -> CheckResult:
     """Check a file of features against the network that is to embed them."""
     features = read_sample(file)
-    return _result(check_context(network, features), features)
+    return _result(check_context(network, features), features.num_rows)
 
 
 def check_launched(
     store: Store, data: ShopData, campaign: str, *, as_of: date, network: ContextNetwork | None = None
 ) -> CheckResult:
     """Check a launched campaign, and the features it was decided on."""
-    trained = data.network() if network is None else network
-    about = check_campaign(store, campaign, as_of=as_of)
+    about = check_campaign(store, campaign, as_of=as_of, orders=load_orders(data))
     with store.reading() as transaction:
-        features = transaction.contexts.features(campaign)
-    return _result(about + check_context(trained, features), features)
+        try:
+            features = transaction.contexts.features(campaign)
+        except StateError as error:  # the campaign can be looked at without them
+            words = str(error).rstrip(".")
+            about += CheckUp(
+                (Diagnosis(check="features", where="as decided", outcome=Outcome.SKIPPED, found=words, expected=""),)
+            )
+            customers = transaction.plans.get(transaction.plans.campaign(campaign).plan_id).summary.customers
+            return _result(about, customers)
+    trained = data.network() if network is None else network
+    return _result(about + check_context(trained, features), features.num_rows)
 
 
 def check_shop(
@@ -71,26 +80,26 @@ def check_shop(
             as_of = day_after_last_order(tables)
     found, notes = cache.features_as_of(data, as_of, features=trained.catalogue_)
     features = found.read()
-    return _result(check_context(trained, features), features, notes)
+    return _result(check_context(trained, features), features.num_rows, notes)
 
 
-def _result(found: CheckUp, features: pa.Table, notes: Sequence[str] = ()) -> CheckResult:
+def _result(found: CheckUp, customers: int, notes: Sequence[str] = ()) -> CheckResult:
     return CheckResult(
         failed=found.failed,
-        customers=features.num_rows,
+        customers=customers,
         counts=found.counts,
         diagnoses=found.worst_first(),
         warnings=tuple(notes),
     )
 
 
-def check_campaign(store: Store, campaign: str, *, as_of: date) -> CheckUp:
-    """Every look at one campaign; changes nothing."""
+def check_campaign(store: Store, campaign: str, *, as_of: date, orders: pa.Table | None = None) -> CheckUp:
+    """Every look at one campaign; changes nothing. orders: as in `read_out`."""
     with store.reading() as transaction:
         record = transaction.plans.campaign(campaign)
         summary = transaction.plans.get(record.plan_id).summary
         active = transaction.beliefs.version()
-    results = read_out(store, campaign, as_of=as_of)
+    results = read_out(store, campaign, as_of=as_of, orders=orders)
     found = [
         *_warnings(summary.warnings),
         _arms(results),
@@ -136,18 +145,23 @@ def _aside(counts: IngestCounts) -> Diagnosis:
 
 
 def _prediction(results: CampaignResults) -> Diagnosis:
-    fix, expected_money = "", results.expected
-    interval = None if expected_money is None else expected_money.revenue.ends
-    if interval is None or not results.final:
-        outcome, expected = Outcome.SKIPPED, "a prediction, and its end"
-        words = "nothing was predicted" if interval is None else "codes have not run out"
+    """Revenue and markdown beside their forecasts, by the rule of `against_forecast`."""
+    compared, fix = results.against_forecast, ""
+    if compared is None:
+        outcome, words = Outcome.SKIPPED, "nothing was forecast, or the campaign was recalled"
     else:
-        inside = interval[0] <= results.revenue <= interval[1]
-        outcome, words = Outcome.OK if inside else Outcome.WATCH, f"{results.revenue:,.0f}"
-        expected = f"{interval[0]:,.0f} to {interval[1]:,.0f}; {LEVEL:.0%} of campaigns should be inside"
-        fix = "" if inside else "One in ten is outside by chance; several in a row mean that the belief is wrong."
-    where = "revenue of the codes"
-    return Diagnosis(check="prediction", where=where, outcome=outcome, found=words, expected=expected, fix=fix)
+        outcome, words = Outcome.OK if compared.is_known else Outcome.SKIPPED, compared.words.rstrip(".")
+        if compared.missed:
+            outcome = Outcome.WATCH
+            fix = "One in ten is outside by chance; several in a row mean that the model is wrong."
+    return Diagnosis(
+        check="prediction",
+        where="revenue and cost of the codes",
+        outcome=outcome,
+        found=words,
+        expected=f"inside the forecast's intervals, as {LEVEL:.0%} of campaigns should be",
+        fix=fix,
+    )
 
 
 def _learned(campaign: str, learned: list[str] | None) -> Diagnosis:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from disco.operations.code_sales import NO_SALES, AgainstForecast, CodeSales, against_forecast, code_sales
 from disco.records.life import CampaignRecord, Disposition, Phase
 from disco.records.locale import Locale
 from disco.records.ports import Store, Transaction
@@ -67,6 +68,9 @@ class CampaignEntry:
     """Codes left for late arrivals, per depth; null: no limit."""
     batches: tuple[BatchEntry, ...]
     """In the order they were received."""
+    against_forecast: AgainstForecast | None
+    """How the codes of the launch did against the plan's forecast; null where nothing was learned before, and for a
+    recalled campaign, whose forecast was for the whole validity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -89,7 +93,10 @@ class CampaignList(TableResult):
                     for when in columns[name]
                 ]
         outcomes = {str(kind): [one.outcomes[kind] for one in self.campaigns] for kind in Disposition}
-        return pa.table({**columns, "state": [str(one.state) for one in self.campaigns], **outcomes})
+        compared = [one.against_forecast for one in self.campaigns]
+        sides = pa.array([None if one is None else str(one.revenue) for one in compared], pa.string())
+        states = [str(one.state) for one in self.campaigns]
+        return pa.table({**columns, "state": states, **outcomes, "revenue_against_forecast": sides})
 
 
 def _with_offset(when: date | datetime, locale: Locale) -> date | datetime:
@@ -113,9 +120,16 @@ def list_campaigns(store: Store, campaign: str | None = None, *, today: date) ->
         )
 
 
-def entry_of(transaction: Transaction, record: CampaignRecord, *, today: date) -> CampaignEntry:
-    """A campaign that was read already, as it stands today."""
+def entry_of(
+    transaction: Transaction, record: CampaignRecord, *, today: date, sales: CodeSales | None = None
+) -> CampaignEntry:
+    """A campaign that was read already, as it stands today.
+
+    sales: what its codes have sold; None: they are summed up where the forecast is compared, which is at the end.
+    """
     summary = transaction.plans.get(record.plan_id).summary
+    if sales is None:
+        sales = NO_SALES if today < record.matures_on else code_sales(transaction, record.campaign)
     counted: dict[str, dict[str, int]] = {}
     for row in transaction.ledger.counts(record.campaign).to_pylist():
         counted.setdefault(row["batch_id"], {})[row["disposition"]] = row["rows"]
@@ -143,4 +157,13 @@ def entry_of(transaction: Transaction, record: CampaignRecord, *, today: date) -
         outcomes={kind: sum(getattr(batch, str(kind)) for batch in batches) for kind in Disposition},
         reserve=transaction.decisions.reserve(record.campaign),
         batches=batches,
+        against_forecast=against_forecast(
+            record,
+            summary.total,
+            purchases=sales.purchases,
+            revenue=sales.revenue - sales.late_revenue,
+            markdown=sales.markdown - sales.late_markdown,
+            today=today,
+            currency=transaction.locale.currency,
+        ),
     )

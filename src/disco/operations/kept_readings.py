@@ -12,7 +12,8 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar
 
 from disco.operations.audience import ShopData
-from disco.operations.campaign_overview import CampaignOverview, CodeSales, campaign_overview, code_sales
+from disco.operations.campaign_overview import CampaignOverview, campaign_overview
+from disco.operations.code_sales import CodeSales, code_sales
 from disco.operations.demand import PartDemand, demand_of_part, divided_campaign
 from disco.operations.learning_progress import LearningProgress, learning_progress
 from disco.operations.results import CampaignResults, campaign_results

@@ -8,7 +8,7 @@ import numpy as np
 
 from disco.belief.curves import demand_curve
 from disco.campaign import Belief
-from disco.operations.campaign_overview import CodeSales, code_sales
+from disco.operations.code_sales import CodeSales, code_sales
 from disco.operations.versions import belief_of
 from disco.records.arrays import Vector
 from disco.records.compiled import without_compiler

@@ -15,7 +15,7 @@ from disco.records.matching import places_in
 from disco.records.money import from_minor_units
 from disco.records.ports import Store, Transaction
 
-_ORDERS = ("customer_id", "ordered_at", "paid", "code")
+_ORDERS = ("customer_id", "ordered_at", "paid")
 
 
 def bought(transaction: Transaction, campaign: str, decisions: pa.Table, *, before: datetime | None = None) -> Vector:
@@ -62,12 +62,15 @@ def revenue_beside(
 ) -> Vector:
     """(n,) paid by each decision's customer from the first time on and before the second, without its own code.
 
+    orders: customer_id, ordered_at, paid, and code; without that column no order counts as one with a code.
     sent: (n,) what each customer was sent, where depths have a shared code. Somebody who uses one without having been
     sent it bought beside the campaign.
     """
     missing = [name for name in _ORDERS if name not in orders.column_names]
     if missing:
         raise InputError("orders", found=f"no column {', '.join(missing)}", expected=", ".join(_ORDERS))
+    if "code" not in orders.column_names:
+        orders = orders.append_column("code", pa.nulls(orders.num_rows, pa.string()))
     first, after = (pa.scalar(day).cast(pa.timestamp("us")) for day in period)
     moment = orders["ordered_at"].cast(pa.timestamp("us"), safe=False)
     own = pc.is_in(orders["code"].cast(pa.string()), value_set=pc.drop_null(decisions["code"]).combine_chunks())

@@ -2,33 +2,36 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from disco.evaluation.ab_test import AbTest, Finding, Verdict, ab_test
 from disco.evaluation.arms import ArmOutcomes, ArmSummary, Metric, SampleRatio
 from disco.evaluation.estimates import Comparison
 from disco.evaluation.pooling import PooledUplift, pool
 from disco.evaluation.power import Design
+from disco.operations.code_sales import AgainstForecast, against_forecast
 from disco.operations.codes import sent_codes
 from disco.operations.net_purchases import counts_of
-from disco.operations.purchases import bought, revenue_beside
+from disco.operations.purchases import bought_with, revenue_beside
 from disco.records.arrays import Flags, Vector
 from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm, IngestCounts
 from disco.records.errors import InputError, StateError
+from disco.records.estimate import Estimate
 from disco.records.life import GRACE_DAYS, CampaignRecord, Phase
 from disco.records.plan import Plan
 from disco.records.plan_summary import MoneyForecast
 from disco.records.ports import Store, Transaction, locale_of
 from disco.records.result import DepthKey, NotInJson, TableResult
 from disco.records.validation.cells import by_wall_clock
-from disco.records.wording import counted, money, number, p_value, percent
+from disco.records.wording import count, counted, money, number, p_value, percent, validity
 from disco.records.wording import date as day_text
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
 _POWER = 0.8
 _POOLED: tuple[Metric, ...] = ("objective", "revenue", "reward")
-_ORDERS = ["customer_id", "ordered_at", "paid", "code"]
+_ORDERS = ("customer_id", "ordered_at", "paid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,20 @@ class RecallRead:
     """Codes that were not used before it; they count neither as used nor as unused."""
     set_aside: int
     """Purchases ordered after it; they do not count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldoutReading:
+    """How far the shop's orders tell what the holdout bought. Groups are compared over the same days only."""
+
+    readable: bool
+    """Whether the groups can be compared with the holdout."""
+    whole: bool
+    """Whether the orders cover all days that count; if not, purchases after the last order count in no group."""
+    orders_until: date | None
+    """The day of the last order; null: there is none."""
+    words: str
+    """What is missing, in sentences; empty where nothing is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -105,6 +122,11 @@ class CampaignResults(TableResult):
     where the shop has their orders."""
     incremental_measured: Mapping[Arm, Comparison]
     """The same as measured, without the adjustment."""
+    holdout: HoldoutReading | None
+    """How far the orders of the shop let the holdout be read; null: the plan has no holdout."""
+    extra_revenue: Estimate | None
+    """Revenue of the decided group beyond what the other group (control, else the holdout) would have brought in its
+    place: the difference per customer times the group's customers. Null where nothing may be compared."""
     sample_ratio: SampleRatio | None
     """Whether the groups have their planned sizes; null where no shares were planned."""
     detectable: float | None
@@ -112,6 +134,8 @@ class CampaignResults(TableResult):
     expected: MoneyForecast | None
     """What the plan forecast for all codes, with 90% intervals; null where nothing was learned before, and for a
     recalled campaign, whose forecast was for the whole validity."""
+    against_forecast: AgainstForecast | None
+    """How the codes of the launch did against it; null likewise."""
     plan: NotInJson[Plan]
     ab: NotInJson[AbTest | None]
     why_not: NotInJson[str | None]
@@ -133,7 +157,27 @@ class CampaignResults(TableResult):
         expected: MoneyForecast | None,
         currency: Currency = GBP,
         recall: RecallRead | None = None,
+        holdout: HoldoutReading | None = None,
     ) -> "CampaignResults":
+        sums = [group.summary for group in arms.values()]
+        compared = against_forecast(
+            record,
+            expected,
+            purchases=sum(one.purchasers for one in sums),
+            revenue=sum(one.revenue for one in sums),
+            markdown=sum(one.markdown for one in sums),
+            today=as_of,
+            currency=currency,
+        )
+        extra = None if ab is None else _extra_revenue(ab, customers=arms[Arm.DECIDED].summary.customers)
+        words = [
+            f"{_state(record, as_of=as_of, final=final)} {_ledger_words(counts)}",
+            "" if compared is None else compared.words,
+            "" if recall is None else _recall_words(recall),
+            *_test_words(ab, why_not, detectable, currency),
+            "" if extra is None else _why_more(extra, arms[Arm.DECIDED].summary, ab, currency),
+            "" if holdout is None or holdout.words == why_not else holdout.words,
+        ]
         return cls(
             campaign=record.campaign,
             state=record.phase(as_of),
@@ -145,14 +189,17 @@ class CampaignResults(TableResult):
             arms=arms,
             late=late,
             verdict=None if ab is None else ab.verdict,
-            words=_words(record, counts, recall, ab, why_not, detectable, as_of=as_of, final=final, currency=currency),
+            words=tuple(filter(None, words)),
             findings=() if ab is None else ab.findings,
             undifferentiated={} if ab is None else ab.undifferentiated,
             incremental={} if ab is None else {Arm(name): ab.incremental_of(name) for name in ab.incremental},
             incremental_measured={} if ab is None else {Arm(name): found for name, found in ab.incremental.items()},
+            holdout=holdout,
+            extra_revenue=extra,
             sample_ratio=None if ab is None else ab.sample_ratio,
             detectable=detectable,
             expected=expected,
+            against_forecast=compared,
             plan=record.plan,
             ab=ab,
             why_not=why_not,
@@ -248,7 +295,9 @@ def _pooled_holdout(campaigns: Sequence[CampaignResults]) -> PooledUplift | None
     tests = [
         (one.incremental[Arm.DECIDED], one.arms[Arm.DECIDED].summary.customers)
         for one in _trusted(campaigns)
-        if Arm.DECIDED in one.incremental and not one.plan.policy.assigns_at_random
+        if Arm.DECIDED in one.incremental
+        and not one.plan.policy.assigns_at_random
+        and (one.holdout is None or one.holdout.whole)  # else it is the gain of some days
     ]
     return pool([found for found, _ in tests], [customers for _, customers in tests]) if tests else None
 
@@ -265,38 +314,57 @@ def campaign_results(store: Store, data: "ShopData", campaign: str, *, as_of: da
 
 
 def load_orders(data: "ShopData") -> pa.Table | None:
-    """What customers bought beside their codes; None where the shop has no table of orders with codes."""
+    """What customers bought, with the column code where the shop's table has it; None without a table of orders."""
     with data.tables() as tables:
         if "orders" not in tables.names():
             return None
         orders = tables.scan("orders")
-        if "code" not in orders.schema.names:
-            return None  # what was bought with the campaign's codes could not be told from what was bought beside them
         paid = "paid" if "paid" in orders.schema.names else "full_price"
-        names = [paid if name == "paid" else name for name in _ORDERS]
-        found = orders.select(names) if isinstance(orders, pa.Table) else orders.to_table(columns=names)
-        found = found.rename_columns(_ORDERS)
+        names = [*_ORDERS, *(("code",) if "code" in orders.schema.names else ())]
+        stored = [paid if name == "paid" else name for name in names]
+        found = orders.select(stored) if isinstance(orders, pa.Table) else orders.to_table(columns=stored)
+        found = found.rename_columns(names)
         local = by_wall_clock(found["ordered_at"], locale_of(tables))
-        return found.set_column(_ORDERS.index("ordered_at"), "ordered_at", local)
+        return found.set_column(names.index("ordered_at"), "ordered_at", local)
 
 
 def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | None = None) -> CampaignResults:
     """Read a campaign out as its ledger stands, without what was ordered after the day `as_of`.
 
     orders: the retailer's orders (customer_id, ordered_at, paid, code). With them the test knows what customers spent
-    in the year before, which takes noise away, and what they bought without a code, which a holdout needs.
+    in the year before, which takes noise away, and what they bought without a code, which a holdout needs. Without the
+    column code, what was bought beside the codes is not known; the year before needs no codes.
     """
     with store.reading() as transaction:
         record, decisions = transaction.plans.campaign(campaign), transaction.decisions.of(campaign)
         tomorrow = as_of + timedelta(days=1)
-        full_price = bought(transaction, campaign, decisions, before=store.locale.moment(tomorrow))
+        applied = transaction.ledger.applied(campaign, before=store.locale.moment(tomorrow))
         counts = counts_of(transaction.ledger.counts(campaign))
         recall = _recall(transaction, record)
         summary = transaction.plans.get(record.plan_id).summary
     arm = np.asarray(decisions["arm"].to_pylist(), object)
     late = np.asarray(decisions["late"].to_numpy(), np.bool_)
     over = record.matures_on <= as_of
-    ab, why_not = _test(record, decisions, full_price, arm, ~late, orders, final=over, before=tomorrow)
+
+    def full_price_before(day: date | datetime) -> Vector:
+        moment = store.locale.moment(day)
+        return bought_with(decisions["code"], applied, before=moment, currency=store.locale.currency)
+
+    full_price = full_price_before(tomorrow)
+    holdout, end, is_cut = _holdout_reading(record, orders, before=tomorrow)
+    ab, why_not = _test(
+        record,
+        decisions,
+        full_price,
+        arm,
+        ~late,
+        orders,
+        final=over,
+        holdout=holdout,
+        end=end,
+        # refunds may come later than the purchase that counts
+        price_to_end=np.where(full_price_before(end) > 0, full_price, 0.0) if is_cut else full_price,
+    )
     detectable = None if ab is None or not ab.findings else _detectable(decisions, full_price, arm, ~late)
     is_whole = recall is None
     forecasts = {name: planned.money if is_whole else None for name, planned in summary.arms.items()}
@@ -317,6 +385,7 @@ def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | Non
         detectable=detectable,
         expected=summary.total if is_whole else None,
         currency=store.locale.currency,
+        holdout=holdout,
     )
 
 
@@ -331,24 +400,11 @@ def _recall(transaction: Transaction, record: CampaignRecord) -> RecallRead | No
     )
 
 
-def _words(
-    record: CampaignRecord,
-    counts: IngestCounts,
-    recall: RecallRead | None,
-    ab: AbTest | None,
-    why_not: str | None,
-    detectable: float | None,
-    *,
-    as_of: date,
-    final: bool,
-    currency: Currency,
-) -> tuple[str, ...]:
+def _test_words(ab: AbTest | None, why_not: str | None, detectable: float | None, currency: Currency) -> list[str]:
     """What may be said, and how far to trust it."""
-    said = [f"{_state(record, as_of=as_of, final=final)} {_ledger_words(counts)}"]
-    if recall is not None:
-        said.append(_recall_words(recall))
     if ab is None:
-        return (*said, why_not or "")
+        return [why_not or ""]
+    said = []
     ratio = ab.sample_ratio
     if ratio is not None:
         fine = "as planned" if ratio.ok else "NOT as planned"
@@ -357,7 +413,30 @@ def _words(
     if detectable is not None:
         least = f"about {percent(detectable)} or more"
         said.append(f"With groups of this size, only changes in revenue of {least} are likely (80%) to be detected.")
-    return tuple(said)
+    return said
+
+
+def _extra_revenue(ab: AbTest, *, customers: int) -> Estimate | None:
+    """The difference of revenue per customer, with its interval, for all customers of the decided group."""
+    if ab.verdict is Verdict.BLOCKED:
+        return None
+    each = (ab.finding("revenue") if ab.findings else ab.deciding).read(final=ab.final).difference
+    lower, upper = (None, None) if each.ends is None else (end * customers for end in each.ends)
+    error = None if each.standard_error is None else each.standard_error * customers
+    return Estimate(each.value * customers, lower, upper, each.level, error)
+
+
+def _why_more(extra: Estimate, decided: ArmSummary, ab: AbTest | None, currency: Currency) -> str:
+    """Why extra revenue may exceed all that was bought with codes; empty where it does not."""
+    if ab is None or extra.value <= decided.revenue:
+        return ""
+    write = partial(money, currency=currency)
+    beside = "" if ab.findings else " counts what they bought without codes as well, so it"
+    return (
+        f"The {write(extra.value)} of extra revenue is an estimate: {write(extra.value / decided.customers)} per "
+        f"customer, scaled to the {count(decided.customers)} customers of the group. It{beside} can exceed the "
+        f"{write(decided.revenue)} that they paid with codes."
+    )
 
 
 def _ledger_words(counts: IngestCounts) -> str:
@@ -461,22 +540,24 @@ def _test(
     orders: pa.Table | None,
     *,
     final: bool,
-    before: date,
+    holdout: HoldoutReading | None,
+    end: datetime,
+    price_to_end: Vector,
 ) -> tuple[AbTest | None, str | None]:
-    """`before`: the first day that does not count."""
+    """end: from when on nothing counts in the comparison with the holdout. price_to_end: `full_price` before it."""
     plan = record.plan
     shares = {
         Arm.DECIDED: 1 - plan.control.share - plan.holdout.share,
         Arm.CONTROL: plan.control.share,
         Arm.HOLDOUT: plan.holdout.share,
     }
-    if orders is None:  # a holdout without its other purchases would always seem to spend nothing
+    if holdout is None or not holdout.readable:  # without its other purchases it would always seem to spend nothing
         shares.pop(Arm.HOLDOUT)
     rows = on_time & np.isin(arm, [str(name) for name, share in shares.items() if share > 0])
     sizes = {name: int((rows & (arm == name)).sum()) for name in Arm}
     compared = [name for name, size in sizes.items() if size >= 2]
     if Arm.DECIDED not in compared or len(compared) < 2:
-        return None, _why_not(plan, sizes, has_orders=orders is not None)
+        return None, _why_not(sizes, holdout)
     rows &= np.isin(arm, [str(name) for name in compared])
     expected = np.nan_to_num(decisions["expected_engagement"].to_numpy())[rows].sum()
     if not final and expected < 1:
@@ -485,38 +566,81 @@ def _test(
             "It is too early for a verdict: the plan forecast no purchases, so an interim test is not possible. "
             f"Run `disco results` again on or after {day}."
         )
-    spent, other = None, None
-    if orders is not None:
-        part = decisions.filter(pa.array(rows))
+    part = decisions.filter(pa.array(rows))
+    other = None
+    if orders is not None and Arm.HOLDOUT in compared:
         sent = sent_codes(plan, part) if plan.shared_codes else None
-        spent = revenue_beside(orders, part, year_before(plan.customers.as_of), sent=sent)
-        whole = record.recalled_at is None
-        last = plan.valid.closes if whole else record.matures_on - timedelta(days=GRACE_DAYS)
-        other = revenue_beside(orders, part, (plan.valid.opens, min(_beginning(last), _beginning(before))), sent=sent)
-    found = ab_test(
+        other = revenue_beside(orders, part, (plan.valid.opens, end), sent=sent)
+    tested = partial(
+        ab_test,
         arm[rows],
         decisions["depth"].to_numpy()[rows],
-        np.where(full_price[rows] > 0, full_price[rows], np.nan),
         revenue_weight=plan.objective.revenue_weight,
-        before=spent,
+        before=None if orders is None else spent_before(orders, part, plan),
         other_revenue=other,
         shares={str(name): share for name, share in shares.items() if share > 0},
         final=final,
         planned_purchasers=None if final else round(float(expected)),
     )
+    found = tested(np.where(full_price[rows] > 0, full_price[rows], np.nan))
+    if other is not None and not np.array_equal(price_to_end[rows], full_price[rows]):
+        covered = tested(np.where(price_to_end[rows] > 0, price_to_end[rows], np.nan))
+        if not found.findings:
+            return covered, None
+        found = replace(found, incremental=covered.incremental, incremental_adjusted=covered.incremental_adjusted)
     return found, None
 
 
-def _why_not(plan: Plan, sizes: Mapping[Arm, int], *, has_orders: bool) -> str:
+def spent_before(orders: pa.Table, decisions: pa.Table, plan: Plan) -> Vector:
+    """(n,) what each decision's customer paid in the year before; it needs no codes, since none was sent yet."""
+    sent = sent_codes(plan, decisions) if plan.shared_codes else None
+    return revenue_beside(orders, decisions, year_before(plan.customers.as_of), sent=sent)
+
+
+def _why_not(sizes: Mapping[Arm, int], holdout: HoldoutReading | None) -> str:
     if sizes[Arm.CONTROL]:
         decided, control = sizes[Arm.DECIDED], sizes[Arm.CONTROL]
         return f"With {decided:,} customers decided and {control:,} in control there is nothing to compare."
-    if plan.holdout.share and not has_orders:
-        return (
-            "Without a table of orders that has the column code, what the holdout bought is unknown, so there is "
-            "nothing to compare."
-        )
+    if holdout is not None and not holdout.readable:
+        return holdout.words
     return "There is no control group to compare with."
+
+
+def _holdout_reading(
+    record: CampaignRecord, orders: pa.Table | None, *, before: date
+) -> tuple[HoldoutReading | None, datetime, bool]:
+    """How far the holdout can be read, from when on nothing counts in that comparison, and whether that is too early.
+
+    before: the first day that does not count. Orders are taken to be complete up to the last one; orders without a time
+    of day, up to the end of its day. A group with codes is known from the outcomes received, which may be newer: what
+    came after the last order is counted in no group, or codes would seem to bring what nobody was asked about.
+    """
+    plan, recalled = record.plan, record.recalled_at is not None
+    last_day = record.matures_on - timedelta(days=GRACE_DAYS) if recalled else plan.valid.closes
+    opens, end = _beginning(plan.valid.opens), min(_beginning(last_day), _beginning(before))
+    if plan.holdout.share == 0:
+        return None, end, False
+    unread = "The holdout cannot be read"
+    fix = "Refresh the table orders, then read the results again."
+    last = None if orders is None else pc.max(orders["ordered_at"].cast(pa.timestamp("us"), safe=False)).as_py()
+    reading = partial(HoldoutReading, orders_until=None if last is None else last.date())
+    if orders is None or last is None:
+        which = "no table of orders" if orders is None else "no order in its table of orders"
+        words = f"{unread}: the shop has {which}, which says what customers bought without codes."
+        return reading(readable=False, whole=False, words=words), end, False
+    ending = f"orders end on {day_text(last)}, and the codes are valid {validity(plan.valid.opens, plan.valid.closes)}"
+    covered = last + (timedelta(days=1) if last.time() == time() else timedelta(microseconds=1))
+    if covered <= opens < end:
+        return reading(readable=False, whole=False, words=f"{unread}: {ending}. {fix}"), end, False
+    if "code" not in orders.column_names:
+        words = (
+            f"{unread}: the table of orders has no column code, so what was bought with the campaign's codes cannot be "
+            "told from the rest."
+        )
+        return reading(readable=False, whole=False, words=words), end, False
+    whole = end <= opens or last.date() >= (end - timedelta(microseconds=1)).date()
+    words = "" if whole else f"The comparison with the holdout ends with the orders: {ending}. {fix}"
+    return reading(readable=True, whole=whole, words=words), max(opens, min(end, covered)), covered < end
 
 
 def _beginning(day: date | datetime) -> datetime:

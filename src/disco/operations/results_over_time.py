@@ -15,10 +15,9 @@ from disco.evaluation.ab_test import compare_arms
 from disco.evaluation.arms import ArmOutcomes, Metric
 from disco.evaluation.estimates import Comparison
 from disco.operations.audience import ShopData
-from disco.operations.codes import sent_codes
-from disco.operations.purchases import bought_with, revenue_beside
-from disco.operations.results import load_orders, year_before
-from disco.records.arrays import Flags, Vector
+from disco.operations.purchases import bought_with
+from disco.operations.results import load_orders, spent_before
+from disco.records.arrays import Flags
 from disco.records.decisions import Arm
 from disco.records.life import CampaignRecord
 from disco.records.plan import Plan
@@ -88,7 +87,8 @@ def results_over_time(
     if groups is None or not applied.num_rows:
         return ResultsOverTime(campaign=campaign, metric="objective", days=())
     planned = round(float(np.nan_to_num(part["expected_engagement"].to_numpy()).sum()))
-    spent, depth = _spent_before(load_orders(data), part, plan), part["depth"].to_numpy()
+    orders, depth = load_orders(data), part["depth"].to_numpy()
+    spent = None if orders is None else spent_before(orders, part, plan)
     read = []
     for day in days:
         final = record.matures_on <= day
@@ -126,11 +126,3 @@ def _groups(decisions: pa.Table, plan: Plan) -> tuple[Flags, Flags] | None:
     control = ~decided
     enough = plan.control.share > 0 and decided.sum() > 1 and control.sum() > 1
     return (decided, control) if enough else None
-
-
-def _spent_before(orders: pa.Table | None, decisions: pa.Table, plan: Plan) -> Vector | None:
-    """(n,) what each customer paid in the year before; None where the shop has no orders with codes."""
-    if orders is None:
-        return None
-    sent = sent_codes(plan, decisions) if plan.shared_codes else None
-    return revenue_beside(orders, decisions, year_before(plan.customers.as_of), sent=sent)

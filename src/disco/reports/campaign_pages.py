@@ -8,9 +8,8 @@ from disco.evaluation.ab_test import Verdict
 from disco.operations.results import AllResults, CampaignResults
 from disco.operations.results_over_time import ResultsOverTime, UpliftOnDay
 from disco.records.currency import read_currency
-from disco.records.decisions import Arm
 from disco.records.estimate import Estimate
-from disco.records.wording import counted, date, percent, short_date, validity
+from disco.records.wording import date, percent, short_date, validity
 from disco.records.wording import money as money_text
 from disco.reports.campaign_tables import (
     UPLIFT,
@@ -24,16 +23,16 @@ from disco.reports.campaign_tables import (
     pooled_table,
     pooled_words,
     primary_uplift,
+    results_lead,
     undifferentiated_table,
     without_p,
 )
 from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line, Points
 from disco.reports.charts.parts import nice_extent
-from disco.reports.formats import Count, Money, Names, Number, Percent, estimate_text
+from disco.reports.formats import Count, Money, Names, Number, with_limits
 from disco.reports.page import PageItem, Report, Section
 from disco.reports.table import Column, Table
 
-_MOST_WORDS = 15  # of a headline
 _P_VALUE = re.compile(r" \(p (?:= )?[<\d.]+\)|, p (?:= )?[<\d.]+(\))")  # in the words of results
 
 # One campaign
@@ -56,37 +55,10 @@ def campaign_report(results: CampaignResults) -> Report:
         sections.append(Section("For statisticians", formula, [p_values], folded=True))
     return Report(
         title=f"Campaign {plan.campaign}",
-        lead=_lead(results),
+        lead=results_lead(results),
         sections=sections,
         footer=f"Codes valid {validity(plan.valid.opens, plan.valid.closes)}; read on {date(results.as_of)}.",
     )
-
-
-def _lead(results: CampaignResults) -> str:
-    """One figure, one comparison, then money; at most 15 words, since the words below say the rest."""
-    ab, money = results.ab, partial(money_text, currency=read_currency(results.currency))
-    if ab is None:
-        purchases = sum(arm.summary.purchasers for arm in results.arms.values())
-        figure = f"{money(results.revenue)} of revenue from {counted(purchases, 'purchase')}."
-        both = f"{figure} {results.why_not or ''}".strip()
-        return both if len(both.split()) <= _MOST_WORDS else figure
-    if ab.verdict is Verdict.BLOCKED:
-        return "Group sizes are not as planned, so no figure can be trusted."
-    uplift = ab.deciding.read(final=ab.final).relative
-    if uplift is not None and not uplift.bounded:  # control is too near to 0 for a percentage
-        uplift = None
-    unit = Percent(decimals=0, signed=True)
-    revenue = ab.finding("revenue") if ab.findings else ab.deciding
-    earned = revenue.decisive.difference.value * results.arms[Arm.DECIDED].summary.customers
-    ours = "Random codes" if results.plan.policy.assigns_at_random else "Decided codes"
-    other = "random codes" if ab.findings else "no codes"
-    if ab.verdict is Verdict.UNDECIDED:
-        figure = f": {ab.primary} {estimate_text(uplift, unit=unit)}" if uplift else ""
-        return f"No clear difference from {other}{'' if results.final else ' yet'}{figure}."
-    side = "more" if ab.verdict is Verdict.BETTER else "less"
-    size = f" {percent(abs(uplift.value), decimals=0)}" if uplift else ""
-    in_money = f"{money(abs(earned), decimals=0)} {'more' if earned >= 0 else 'less'} revenue"
-    return f"{ours} earned{size} {side} than {other} ({ab.primary} per customer), with {in_money}."
 
 
 def _findings_chart(results: CampaignResults) -> IntervalChart | None:
@@ -94,7 +66,7 @@ def _findings_chart(results: CampaignResults) -> IntervalChart | None:
     rows = [
         IntervalRow(one.metric.capitalize(), uplift)
         for one in found
-        if (uplift := one.read(final=results.final).relative) is not None and uplift.bounded
+        if (uplift := with_limits(one.read(final=results.final).relative)) is not None
     ]
     if results.ab is None or not rows:
         return None
@@ -130,7 +102,7 @@ def over_time_chart(found: ResultsOverTime) -> CurveChart | None:
     drawn = [
         (one, uplift.value, *uplift.ends)
         for one in found.days
-        if (uplift := one.comparison.relative) is not None and uplift.bounded and uplift.ends is not None
+        if (uplift := with_limits(one.comparison.relative)) is not None and uplift.ends is not None
     ]
     if not drawn:
         return None
@@ -195,7 +167,10 @@ def over_time_table(found: ResultsOverTime) -> Table:
             Column("Objective per customer (95%)", Number(signed=True)),
             Column("Relative (95%)", UPLIFT),
         ],
-        rows=[[date(one.day), one.purchases, one.comparison.difference, one.comparison.relative] for one in found.days],
+        rows=[
+            [date(one.day), one.purchases, one.comparison.difference, with_limits(one.comparison.relative)]
+            for one in found.days
+        ],
     )
 
 
@@ -206,7 +181,9 @@ def campaigns_report(results: AllResults) -> Report:
     """Several campaigns on one page."""
     campaigns, money = results.campaigns, partial(money_text, currency=read_currency(results.currency))
     forecasts = {
-        one.campaign: (expected_revenue(one.expected), one.revenue) for one in campaigns if one.expected is not None
+        one.campaign: (expected_revenue(one.expected), one.revenue)
+        for one in campaigns
+        if one.expected is not None and one.against_forecast is not None and one.against_forecast.is_known
     }
     items: list[PageItem] = []
     if len(forecasts) > 1:
@@ -255,11 +232,11 @@ def _forecast_chart(forecasts: Mapping[str, tuple[Estimate, float]], unit: Money
 
 
 def _uplift_chart(results: Sequence[CampaignResults]) -> IntervalChart | None:
-    compared = [(one, uplift) for one in results if (uplift := primary_uplift(one)) is not None]
-    rows = [IntervalRow(one.campaign, uplift) for one, uplift in compared if uplift.bounded]
+    compared = [one for one in results if one.ab is not None and one.ab.findings]
+    rows = [IntervalRow(one.campaign, uplift) for one in compared if (uplift := primary_uplift(one)) is not None]
     if not rows:
         return None
-    better, among = sum(one.verdict is Verdict.BETTER for one, _ in compared), len(compared)
+    better, among = sum(one.verdict is Verdict.BETTER for one in compared), len(compared)
     return IntervalChart(
         title=f"Decided codes did clearly better than random ones in {better} of {among} campaigns"
         if better

@@ -2,19 +2,29 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
-from disco.evaluation.ab_test import Finding
+from disco.evaluation.ab_test import Finding, Verdict
 from disco.evaluation.pooling import PooledUplift
 from disco.operations.results import AllResults, CampaignResults, GroupResult
 from disco.records.currency import read_currency
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.estimate import Estimate
+from disco.records.life import Phase
 from disco.records.plan_summary import MoneyForecast
-from disco.records.wording import money as money_text
-from disco.records.wording import percent
-from disco.reports.formats import Count, Money, Number, Percent, PercentagePoints, PValue, Unit, estimate_text
+from disco.records.wording import counted
+from disco.records.wording import date as day_text
+from disco.reports.formats import (
+    Count,
+    Money,
+    Number,
+    Percent,
+    PercentagePoints,
+    PValue,
+    Unit,
+    estimate_text,
+    with_limits,
+)
 from disco.reports.table import Cell, Column, FigureCell, Table
 
 _GROUPS = {
@@ -40,6 +50,55 @@ def money_of(results: CampaignResults | AllResults, *, full: bool = False, signe
 
 
 # One campaign
+
+
+def results_lead(results: CampaignResults) -> str:
+    """The answer: how early it is, better or worse with the intervals it rests on, and a forecast that was missed."""
+    compared = results.against_forecast
+    missed = compared.words if compared is not None and compared.missed else ""
+    return " ".join(filter(None, (_how_early(results), _comparison(results), missed)))
+
+
+def _how_early(results: CampaignResults) -> str:
+    """Nothing once all purchases have been reported."""
+    valid = results.plan.valid
+    if results.final or results.state is Phase.CLOSED:
+        return ""
+    if results.state is Phase.SCHEDULED:
+        return f"Codes are valid from {day_text(valid.start)} on."
+    if results.state is Phase.ENDED:
+        return "Early: all codes have expired, and the last purchases may still be reported."
+    return f"Early: day {(results.as_of - valid.start).days + 1} of {(valid.end - valid.start).days}."
+
+
+def _comparison(results: CampaignResults) -> str:
+    ab, money = results.ab, money_of(results)
+    if ab is None:
+        purchases = sum(arm.summary.purchasers for arm in results.arms.values())
+        return (
+            f"{money.text(results.revenue)} of revenue from {counted(purchases, 'purchase')}. {results.why_not or ''}"
+        )
+    if ab.verdict is Verdict.BLOCKED:
+        return "Group sizes are not as planned, so no figure can be trusted."
+    ours = "Random codes" if results.plan.policy.assigns_at_random else "Decided codes"
+    other = "random codes" if ab.findings else "no codes"
+    relative, unit = ab.deciding.read(final=ab.final).relative, money_of(results, signed=True)
+    figures = _lead_figures(ab.primary, relative, results.extra_revenue, unit=unit)
+    if ab.verdict is Verdict.UNDECIDED:
+        return f"No clear difference from {other}{'' if results.final else ' yet'}{figures}."
+    so_far = "did" if results.final else "have done"
+    return f"{ours} {so_far} {ab.verdict} than {other}{figures}."
+
+
+def _lead_figures(primary: str, relative: Estimate | None, extra: Estimate | None, *, unit: Money) -> str:
+    """`: objective +41% (…), revenue +£121k (…)`, each with its interval; without limits a figure is left out."""
+    figures = []
+    if (share := with_limits(relative)) is not None:
+        figures.append(f"{primary} {estimate_text(share, unit=Percent(decimals=0, signed=True))}")
+    if (extra := with_limits(extra)) is not None:
+        name = "" if figures and primary == "revenue" else "revenue "
+        figures.append(f"{name}{estimate_text(extra, unit=unit)}")
+    return f": {', '.join(figures)}" if figures else ""
 
 
 def arms_table(results: CampaignResults) -> Table:
@@ -91,7 +150,7 @@ def _finding_row(results: CampaignResults, found: Finding) -> list[Cell]:
         FigureCell(used.decided, unit),
         FigureCell(used.control, unit),
         FigureCell(used.difference, signed),
-        used.relative,
+        with_limits(used.relative),
         used.p_value,
     ]
 
@@ -116,23 +175,37 @@ def sample_ratio_table(results: CampaignResults) -> Table | None:
 
 
 def undifferentiated_table(results: CampaignResults) -> Table | None:
-    """The primary metric against one depth for everybody, as the control customers who got that depth show it."""
+    """Revenue and markdown against one depth for everybody, as the control customers who got that depth show it."""
     if results.ab is None or not results.ab.undifferentiated:
         return None
     rows: list[list[Cell]] = []
     for depth, findings in results.ab.undifferentiated.items():
-        found = next(entry for entry in findings if entry.metric == results.ab.primary).decisive
-        rows.append([f"everybody {depth_percent(depth)}", found.difference, results.ab.holm[depth]])
+        by_metric = {entry.metric: entry.decisive for entry in findings}
+        revenue, markdown = by_metric["revenue"], by_metric["markdown"]
+        rows.append(
+            [
+                f"everybody {depth_percent(depth)}",
+                revenue.difference,
+                markdown.difference,
+                revenue.p_value,
+                markdown.p_value,
+            ]
+        )
+    unit, depths = money_of(results, signed=True), len(rows)
+    together = "" if depths == 1 else f" Each column is adjusted for its {depths} comparisons."
     return Table(
-        caption="Decided group against one code for everybody",
+        caption="Decided group against one code for everybody, per customer",
         columns=[
             "Against",
-            Column(f"{results.ab.primary.capitalize()} per customer (95%)", Number(signed=True)),
-            Column("p (Holm)", PValue()),
+            Column("Revenue (95%)", unit),
+            Column("Markdown (95%)", unit),
+            Column("p of revenue", PValue()),
+            Column("p of markdown", PValue()),
         ],
         rows=rows,
-        note="One code for everybody would exceed the plan's limits. Control customers were assigned their depth at "
-        f"random, so those with one depth show what that code for everybody would bring.{_once(results)}",
+        note="Minus: the decided group brought less revenue, or cost less. Control customers were assigned their depth "
+        "at random, so those with one depth show what that code for everybody would bring and cost. It would exceed "
+        f"the plan's limits.{together}{_once(results)}",
     )
 
 
@@ -141,12 +214,19 @@ def _once(results: CampaignResults) -> str:
     return "" if results.final else " These intervals are meant for one look, at the end of the campaign."
 
 
+def _until(results: CampaignResults) -> str:
+    reading = results.holdout
+    if reading is None or reading.whole or reading.orders_until is None:
+        return ""
+    return f", up to {day_text(reading.orders_until)}, where the orders end"
+
+
 def incremental_table(results: CampaignResults) -> Table | None:
     """All revenue, with and without codes, against the customers who got none."""
     if results.ab is None or not results.ab.incremental:
         return None
     rows: list[list[Cell]] = [
-        [_group(results, Arm(arm)), found.difference, found.relative, found.p_value]
+        [_group(results, Arm(arm)), found.difference, with_limits(found.relative), found.p_value]
         for arm, found in ((name, results.ab.incremental_of(name)) for name in results.ab.incremental)
     ]
     adjusted = " Adjusted by what customers spent in the year before." if results.ab.incremental_adjusted else ""
@@ -159,15 +239,21 @@ def incremental_table(results: CampaignResults) -> Table | None:
             _P,
         ],
         rows=rows,
-        note=f"All revenue in the days the codes were valid, with and without codes.{adjusted}{_once(results)}",
+        note=f"All revenue in the days the codes were valid{_until(results)}, with and without codes.{adjusted}"
+        f"{_once(results)}",
     )
 
 
 def without_p(table: Table | None) -> Table | None:
-    """A comparison for readers who have its interval: its last column, the p value, is among `p_values_table`."""
+    """A comparison for readers who have its intervals: the p values are among `p_values_table`."""
     if table is None:
         return None
-    return replace(table, columns=table.columns[:-1], rows=[row[:-1] for row in table.rows])
+    places = [place for place, column in enumerate(table.typed_columns()) if not isinstance(column.unit, PValue)]
+    return replace(
+        table,
+        columns=[table.columns[place] for place in places],
+        rows=[[row[place] for place in places] for row in table.rows],
+    )
 
 
 def p_values_table(results: CampaignResults) -> Table | None:
@@ -180,18 +266,23 @@ def p_values_table(results: CampaignResults) -> Table | None:
         for found in ab.findings
         if found.per == "customer"
     ]
-    if ab.undifferentiated:
-        rows += [
-            [f"{ab.primary.capitalize()} per customer, decided group against everybody {depth_percent(depth)}", p]
-            for depth, p in ab.holm.items()
+    rows += [
+        [
+            f"{found.metric.capitalize()} per customer, decided group against everybody {depth_percent(depth)}",
+            found.decisive.p_value,
         ]
+        for depth, findings in ab.undifferentiated.items()
+        for found in findings
+        if found.metric in ("revenue", "markdown")
+    ]
     rows += [
         [f"All revenue per customer, {_group(results, Arm(arm)).lower()} against the holdout", found.p_value]
         for arm, found in ((name, ab.incremental_of(name)) for name in ab.incremental)
     ]
     if results.sample_ratio is not None:
         rows.append(["Group sizes against their planned shares", results.sample_ratio.p_value])
-    note = "Those against one code for everybody are adjusted for their number (Holm)." if ab.undifferentiated else ""
+    depths = len(ab.undifferentiated)
+    note = "" if depths < 2 else f"Those against one code for everybody are adjusted for {depths} depths (Bonferroni)."
     return Table(caption="p values of the comparisons", columns=["Comparison", _P], rows=rows, note=note)
 
 
@@ -199,7 +290,7 @@ def primary_uplift(results: CampaignResults) -> Estimate | None:
     """The primary metric relative to control; None where there is none."""
     if results.ab is None or not results.ab.findings:
         return None
-    return results.ab.deciding.read(final=results.final).relative
+    return with_limits(results.ab.deciding.read(final=results.final).relative)
 
 
 def expected_revenue(forecast: MoneyForecast) -> Estimate:
@@ -224,6 +315,7 @@ def campaigns_table(campaigns: Sequence[CampaignResults]) -> Table:
                 sum(arm.summary.purchasers for arm in arms),
                 None if one.expected is None else expected_revenue(one.expected),
                 one.revenue,
+                "–" if one.against_forecast is None else str(one.against_forecast.revenue),
                 primary_uplift(one),
             ]
         )
@@ -236,6 +328,7 @@ def campaigns_table(campaigns: Sequence[CampaignResults]) -> Table:
             Column("Purchases", Count()),
             Column("Expected revenue (90%)", unit),
             Column("Actual revenue", unit),
+            "Against forecast",
             Column("Objective against control (95%)", UPLIFT),
         ],
         rows=rows,
@@ -248,14 +341,14 @@ def pooled_table(results: AllResults) -> Table | None:
         [
             f"{metric.capitalize()}, against control",
             found.campaigns,
-            found.relative,
+            with_limits(found.relative),
             None if metric == "objective" else found.total,
         ]
         for metric, found in results.against_control.items()
     ]
     if results.against_holdout is not None:
         found = results.against_holdout
-        rows.append(["All revenue, against the holdout", found.campaigns, found.relative, found.total])
+        rows.append(["All revenue, against the holdout", found.campaigns, with_limits(found.relative), found.total])
     if not rows:
         return None
     return Table(
@@ -273,20 +366,18 @@ def pooled_table(results: AllResults) -> Table | None:
 
 
 def pooled_words(results: AllResults) -> str:
-    """The answer over all campaigns in at most 15 words; empty where nothing can be compared yet."""
-    money = partial(money_text, currency=read_currency(results.currency))
+    """The answer over all campaigns with its intervals; empty where nothing can be compared yet."""
     for found, other, metric in _pooled(results):
-        if found.relative is None or not found.relative.bounded:
+        relative = with_limits(found.relative)
+        if relative is None:
             continue
         earned = found.total if metric != "objective" else results.against_control["revenue"].total
         over = "1 campaign" if found.campaigns == 1 else f"{found.campaigns} campaigns"
-        if found.relative.covers(0):
-            share = estimate_text(found.relative, unit=Percent(decimals=0, signed=True))
-            return f"No clear difference from {other} over {over}: {metric} {share}."
-        side = "more" if found.relative.value > 0 else "less"
-        share = percent(abs(found.relative.value), decimals=0)
-        change = f"{money(abs(earned.value))} {'more' if earned.value >= 0 else 'less'}"
-        return f"Decided codes earned {share} {side} than {other}: {change} revenue over {over}."
+        figures = _lead_figures(metric, relative, earned, unit=money_of(results, signed=True))
+        if relative.covers(0):
+            return f"No clear difference from {other} over {over}{figures}."
+        side = "better" if relative.value > 0 else "worse"
+        return f"Decided codes did {side} than {other} over {over}{figures}."
     return ""
 
 

@@ -202,3 +202,15 @@ def estimate_text(estimate: Estimate, *, unit: Unit) -> str:
     if lower:
         return f"{value} ({lower} or more)"
     return f"{value} ({upper} or less)" if upper else f"{value} (interval unbounded)"
+
+
+def with_limits(estimate: Estimate | None) -> Estimate | None:
+    """An estimate that may be stated; None where its interval has no limits.
+
+    So it is with a percentage whose base is not clearly above 0: any percentage may then be true, and the difference
+    says what is known.
+
+    >>> with_limits(Estimate(85.4, -math.inf, math.inf)) is None
+    True
+    """
+    return estimate if estimate is not None and estimate.bounded else None

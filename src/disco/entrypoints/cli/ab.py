@@ -96,19 +96,23 @@ def _shares(text: str) -> dict[str, float] | None:
 
 
 def _text(found: "ExperimentResult") -> str:
-    from disco.reports.formats import Count, Number, Percent, PValue
+    from disco.reports.formats import Count, Number, Percent, PValue, with_limits
     from disco.reports.table import Column, Table
 
+    tested, level = len(found.differences), f"{found.level:.0%}"
     rows: list[list[Cell]] = [
-        [one.metric, one.arm, one.value, one.control, one.difference, one.relative, one.holm]
+        [
+            one.metric,
+            one.arm,
+            one.value,
+            one.control,
+            one.difference,
+            with_limits(one.relative),
+            one.p_value,
+            *((one.holm,) if tested > 1 else ()),
+        ]
         for one in found.differences
     ]
-    level = f"{found.level:.0%}"
-    tested, adjustments = len(found.differences), []
-    if tested > 1:
-        adjustments.append(f"{tested} comparisons (Holm)")
-    if found.looks > 1:
-        adjustments.append(f"{found.looks} looks")
     columns: list[Column | str] = [
         "Metric",
         "Arm",
@@ -116,7 +120,8 @@ def _text(found: "ExperimentResult") -> str:
         Column("Control", Number(decimals=4)),
         Column(f"Difference ({level})", Number(decimals=4, signed=True)),
         Column(f"Relative ({level})", Percent(decimals=2, signed=True)),
-        Column("p, adjusted" if adjustments else "p", PValue()),
+        Column("p", PValue()),
+        *((Column("p, all comparisons", PValue()),) if tested > 1 else ()),
     ]
     sizes: list[list[Cell]] = [
         [name + (" (control)" if name == found.control else ""), count, count / sum(found.customers.values())]
@@ -124,10 +129,16 @@ def _text(found: "ExperimentResult") -> str:
     ]
     arms = Table(caption="Arms", columns=["Arm", Column("Customers", Count()), Column("Share", Percent())], rows=sizes)
     parts = [figures_text(arms), figures_text(Table(caption="Differences", columns=columns, rows=rows))]
-    if adjustments:
-        hold = f" Intervals hold at all {found.looks} looks together." if found.looks > 1 else ""
-        alone = " Each interval is that of its own comparison alone." if tested > 1 else ""
-        parts.append(f"p-values are adjusted for {' and '.join(adjustments)}.{hold}{alone}")
+    notes = []
+    if found.looks > 1:
+        notes.append(f"Intervals and p-values hold at all {found.looks} looks together.")
+    if tested > 1:
+        notes.append(
+            "An interval and the p beside it are those of one comparison alone. Verdicts rest on the last column, "
+            f"adjusted for {tested} comparisons (Holm)."
+        )
+    if notes:
+        parts.append(" ".join(notes))
     reductions = [one.variance_reduction for one in found.differences if one.variance_reduction is not None]
     if reductions:
         least, most = min(reductions), max(reductions)

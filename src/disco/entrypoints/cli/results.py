@@ -67,7 +67,8 @@ def _results_text(found: "CampaignResults") -> str:
         tables.undifferentiated_table(found),
         tables.incremental_table(found),
     ]
-    return "\n\n".join([*(_with_caption(table) for table in several if table is not None), "\n".join(found.words)])
+    tabled = (_with_caption(table) for table in several if table is not None)
+    return "\n\n".join([tables.results_lead(found), *tabled, "\n".join(found.words)])
 
 
 def _all_text(found: "AllResults") -> str:
@@ -145,12 +146,19 @@ def _campaigns_table(listed: "Sequence[CampaignEntry]") -> "Table":
             one.customers,
             one.codes,
             one.outcomes[Disposition.APPLIED],
+            _forecast_text(one),
         ]
         for one in listed
     ]
     heads = [*(name.replace("_", " ").capitalize() for name in names), "Model"]
     counts = [Column(name, Count()) for name in ("Customers", "Codes", "Outcomes")]
-    return Table(caption="Campaigns", columns=[*heads, *counts], rows=rows)
+    return Table(caption="Campaigns", columns=[*heads, *counts, "Forecast"], rows=rows)
+
+
+def _forecast_text(entry: "CampaignEntry") -> str:
+    """How it did against its forecast, in a few words."""
+    compared = entry.against_forecast
+    return "–" if compared is None else compared.brief or str(compared.revenue)
 
 
 def _day_or_minute(when: date | datetime) -> str:
@@ -164,6 +172,8 @@ def _campaign_text(found: "CampaignEntry") -> str:
     from disco.reports.table import Column, Table
 
     parts = [figures_text(_campaigns_table([found])), f"Plan {found.plan_id}."]
+    if found.against_forecast is not None:
+        parts.append(found.against_forecast.words)
     left = [
         f"{'no limit' if codes is None else codes} of {depth_percent(depth)}" for depth, codes in found.reserve.items()
     ]

@@ -237,8 +237,10 @@ def _answer(found: CampaignOverview) -> str:
     spent = f"{write(sales.markdown)} spent on codes"
     if found.budget is not None:
         spent = f"{write(sales.markdown)} of the {write(found.budget)} budget spent"
+    compared = found.against_forecast
+    missed = f", {compared.brief}" if compared is not None and compared.missed else ""
     return (
-        f"{state[0].upper()}{state[1:]}: {codes}, {counted(sales.purchases, 'purchase')}{so_far}, "
+        f"{state[0].upper()}{state[1:]}{missed}: {codes}, {counted(sales.purchases, 'purchase')}{so_far}, "
         f"{write(sales.revenue)} revenue, {spent}."
     )
 
@@ -320,6 +322,8 @@ def health_of(found: CampaignOverview) -> tuple[HealthLine, ...]:
     received = sum(outcomes.values())
     aside = outcomes[Disposition.UNMATCHED] + outcomes[Disposition.REJECTED]
     lines = []
+    if (compared := found.against_forecast) is not None:
+        lines.append(HealthLine(ok=not compared.missed, text=compared.words, brief=compared.brief))
     if found.sample_ratio is not None:
         sizes = ", ".join(f"{count(size)} {_GROUP[arm]}" for arm, size in found.sample_ratio.found.items())
         text = (
