@@ -125,11 +125,12 @@ def entry_of(
 ) -> CampaignEntry:
     """A campaign that was read already, as it stands today.
 
-    sales: what its codes have sold; None: they are summed up where the forecast is compared, which is at the end.
+    sales: what its codes have sold; None: they are summed up where a forecast is compared, which is at the end.
     """
     summary = transaction.plans.get(record.plan_id).summary
     if sales is None:
-        sales = NO_SALES if today < record.matures_on else code_sales(transaction, record.campaign)
+        is_compared = summary.total is not None and today >= record.matures_on
+        sales = code_sales(transaction, record.campaign) if is_compared else NO_SALES
     counted: dict[str, dict[str, int]] = {}
     for row in transaction.ledger.counts(record.campaign).to_pylist():
         counted.setdefault(row["batch_id"], {})[row["disposition"]] = row["rows"]

@@ -20,7 +20,8 @@ def test_the_page_shows_what_the_report_shows(second_reader: TestClient) -> None
         assert f"<h2>{section.heading}</h2>" in page
     assert f'<p class="lead" id="answer">{escape(report.lead)}</p>' in page.replace("\u00a0", " ").replace("\u2060", "")
     assert "Decided group against one code for everybody" in page
-    assert "Incremental revenue per customer, compared with the holdout" in page
+    assert "Incremental revenue per customer, compared with the holdout" not in page  # its orders end too early
+    assert "The holdout cannot be read: orders end on " in page.replace("\u00a0", " ").replace("\u2060", "")
     assert "Engagement" in page
     assert page.index("Did deciding help?") < page.index("How the verdict came about")
     before, _, statistics = page.partition('<details class="science">')
@@ -31,6 +32,22 @@ def test_the_page_shows_what_the_report_shows(second_reader: TestClient) -> None
     assert "Group sizes are as planned" in page
     assert 'hx-get="/campaigns/second/results/over-time"' in page
     assert "style=" not in page
+
+
+def test_results_overview_and_list_say_that_the_forecast_was_missed(second_reader: TestClient) -> None:
+    compared = second_reader.app.state.service.shop().results("second").against_forecast  # type: ignore[attr-defined]
+    assert compared.missed
+
+    def page(address: str) -> str:
+        return second_reader.get(address).text.replace("\u00a0", " ").replace("\u2060", "")
+
+    overview, listed = page("/campaigns/second"), page("/campaigns")
+    answer = re.search(r'id="answer">(.*?)</p>', overview)
+    assert answer is not None
+    assert compared.brief in answer[1]
+    assert f"<strong>Look at this</strong> {escape(compared.words)}" in overview
+    assert f"{compared.brief[0].upper()}{compared.brief[1:]}" in listed
+    assert escape(compared.words) in page("/campaigns/second/results")
 
 
 def test_every_table_of_the_page_can_be_saved(second_reader: TestClient) -> None:

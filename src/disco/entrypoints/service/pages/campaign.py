@@ -61,6 +61,8 @@ class HealthLine:
     """A few words, for the list of campaigns."""
     is_new: bool = True
     """Whether it has turned up since the launch."""
+    fine: str = "Fine"
+    """What stands above it where it is no reason to look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,7 +325,8 @@ def health_of(found: CampaignOverview) -> tuple[HealthLine, ...]:
     aside = outcomes[Disposition.UNMATCHED] + outcomes[Disposition.REJECTED]
     lines = []
     if (compared := found.against_forecast) is not None:
-        lines.append(HealthLine(ok=not compared.missed, text=compared.words, brief=compared.brief))
+        label = "Fine" if compared.is_known else "Not yet"
+        lines.append(HealthLine(ok=not compared.missed, text=compared.words, brief=compared.brief, fine=label))
     if found.sample_ratio is not None:
         sizes = ", ".join(f"{count(size)} {_GROUP[arm]}" for arm, size in found.sample_ratio.found.items())
         text = (
