@@ -4,6 +4,7 @@ With --check, fails where one is out of date; with --pictures, also runs the dem
 pictures of their charts.
 """
 
+import json
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from disco.entrypoints.cli.app import make_app
 from disco.entrypoints.service.documents import document_text
 
 DOCS = Path(__file__).parent
+sys.path.append(str(DOCS.parent))  # for the studies, which lie beside the package
 
 
 def cli_page() -> str:
@@ -75,11 +77,19 @@ def _described(command):
         yield f"    {command.epilog.removeprefix('Example: ')}"
 
 
+def reproduction_page() -> str:
+    """The paper, figure by figure: from the figures that the last full run of `./run reproduce` recorded."""
+    from studies.report import page
+
+    return page(json.loads((DOCS / "reproduction.json").read_text(encoding="utf-8")))
+
+
 PAGES = {
     "cli.md": cli_page,
     "json.md": json_page,
     "features.md": features_page,
     "tables.md": tables_page,
+    "reproduction.md": reproduction_page,
     "openapi.json": document_text,
 }
 
@@ -88,9 +98,9 @@ def take_pictures() -> None:
     """The pictures of README and docs: photographs of the demo's own charts. Runs the demo; needs Chromium."""
     import tempfile
 
+    from disco.entrypoints.demo.loop import run_demo
+    from disco.entrypoints.demo.report import curve_chart, truth_chart
     from disco.reports.picture import save_png
-    from disco.studies.demo.loop import run_demo
-    from disco.studies.demo.report import curve_chart, truth_chart
 
     with tempfile.TemporaryDirectory() as scratch:
         result = run_demo(customers=50_000, seed=7, folder=None, scratch=Path(scratch), progress=print)

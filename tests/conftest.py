@@ -22,7 +22,7 @@ from disco.records.errors import MissingPartError
 _COMPILING = ("test_drill_allocation.py", "test_drill_budgets.py")
 _MEANWHILE = ("test_features_network.py", "test_features_buckets.py")  # between them: xdist deals files out in turn
 _WITHOUT_ALLOCATION = ("features", "retailer", "records", "reports", "belief", "adapters")
-_LONG = ("drills", "e2e", "studies")  # rooms of few tests, each of which takes long
+_LONG = ("demo", "drills", "e2e", "studies")  # rooms of few tests, each of which takes long
 _ORDER = (_COMPILING[0], *_MEANWHILE, _COMPILING[1], _WITHOUT_ALLOCATION, _LONG)
 
 

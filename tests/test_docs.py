@@ -110,7 +110,7 @@ def test_source_files_named_on_the_pages_exist():
     """`room/file.py` is a path from src/disco, tests or the root; a bare `file.py` is the name of a file."""
     files = {
         path.name
-        for folder in ("src", "tests", "docs", "examples", "benchmarks")
+        for folder in ("src", "studies", "tests", "docs", "examples", "benchmarks")
         for path in (ROOT / folder).rglob("*.py")
     }
     places = (ROOT, ROOT / "src" / "disco", ROOT / "tests")

@@ -24,7 +24,7 @@ _ADDRESS_BYTES = 24 * 2**30
 _MOST_GROWTH_BYTES = 2 * 2**30
 _LONG = 2_000
 # these run for minutes by design: their lines always hold an option that does not exist
-_LONG_RUNNING = ("demo", "reproduce", "serve", "worker")
+_LONG_RUNNING = ("demo", "serve", "worker")
 # asks for work in proportion; larger values are the user's wish, not a fault
 _AMOUNTS = {
     "--customers": 60,
@@ -81,7 +81,6 @@ _WORKING = (
     "power --baseline 4.2 --sd 18 --uplift 1% --control-share 20%",
     "db upgrade",
     "demo --customers 30 -o d",
-    "reproduce --quick -o r",
     "backup -o b.backup",
     "restore b.backup --shop elsewhere",
     "forget c0000001",

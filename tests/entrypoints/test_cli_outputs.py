@@ -31,7 +31,6 @@ OTHER_COMMANDS = {
     "allocate": "allocate values.parquet --caps caps.yaml -o OUT",
     "allocate --summary": "allocate values.parquet --caps caps.yaml -o new.parquet --summary OUT",
     "respond": "respond data codes.parquet -o OUT",
-    "reproduce --page": "reproduce --quick --page OUT",
 }
 COMMANDS = SHOP_COMMANDS | OTHER_COMMANDS
 

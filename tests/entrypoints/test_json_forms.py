@@ -10,7 +10,7 @@ from disco.records.result import Result, adapter
 OTHER_ROOMS = {"Accuracy", "Adjusted", "ArmSummary", "Comparison", "Conflict", "Estimate", "Finding", "Problem"} | {
     "SampleRatio"
 }
-REPORTS = {"demo", "reproduce"}  # print the figures of their reports
+REPORTS = {"demo"}  # prints the figures of its report
 
 
 def commands(group: typer.core.TyperGroup, before: str = "") -> set[str]:

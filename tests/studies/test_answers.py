@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from studies.answers import REGIMES, ShopAnswers, forecast_errors, shop_answers
+from studies.environment import ENGAGEMENT, SLOPE, StudyShop, open_shop
+from studies.ladder import FILLED, SCARCE, Rung
 
 from disco.records.decisions import Decisions
 from disco.retailer import RetailerSettings, Truth
-from disco.studies import answers
-from disco.studies.answers import REGIMES, ShopAnswers, forecast_errors, shop_answers
-from disco.studies.bandits.ladder import FILLED, SCARCE, Rung
-from disco.studies.environment import ENGAGEMENT, SLOPE, StudyShop, open_shop
+from studies import answers
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +22,19 @@ def shop() -> StudyShop:
 @pytest.fixture(scope="module")
 def found(shop: StudyShop) -> ShopAnswers:
     return shop_answers(shop, max_epochs=4)
+
+
+def test_random_campaigns_reach_everybody_at_every_depth(shop: StudyShop) -> None:
+    """Depths have equal shares, purchases belong to the code that was sent, and the deeper the more of them."""
+    assert [past.campaign.name for past in shop.campaigns] == ["A", "B"]
+    for past in shop.campaigns:
+        depths, counts = np.unique(past.depth, return_counts=True)
+        assert depths.tolist() == list(past.campaign.depths)
+        assert counts.max() - counts.min() <= len(depths)
+        bought = ~np.isnan(past.full_price)
+        assert 0.05 < bought.mean() < 0.5
+    assert shop.known.mean() > 0.7
+    assert len(shop.training) > 2 * len(shop.test) > 0
 
 
 def test_every_recipe_is_judged_in_both_regimes_by_both_policies(found: ShopAnswers) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from studies.environment import open_shop
+from studies.overspending import DEPTHS, Market, Overspent, Spent, campaigns_of, run_study
 
 from disco.adapters.store import CampaignStore
 from disco.retailer import RetailerSettings
-from disco.studies import overspending
-from disco.studies.environment import open_shop
-from disco.studies.overspending import DEPTHS, Market, Overspent, Spent, campaigns_of, run_study
+from studies import overspending
 
 
 @pytest.fixture(scope="module")

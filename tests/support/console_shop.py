@@ -10,7 +10,7 @@ from typing import Any
 
 from running_shop import ENTRY, ended
 
-from disco.studies.demo.command import run_once
+from disco.entrypoints.demo.command import run_once
 
 CUSTOMERS = 2_000
 PAGES: Mapping[str, str] = {

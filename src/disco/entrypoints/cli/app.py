@@ -31,7 +31,6 @@ TOPICS = {
     "calculators": ("allocate", "power"),
     "ab": ("ab",),
     "replay": ("replay",),
-    "reproduce": ("reproduce",),
     "db": ("db",),
 }
 

@@ -45,7 +45,7 @@ def demo(
 
     Prints a table and writes report.html and the allocations.
     """
-    from disco.studies.demo.command import run_many, run_once
+    from disco.entrypoints.demo.command import run_many, run_once
 
     with progress(quiet=quiet or as_json) as bar:
         task = bar.add_task("starting", total=_DEMO_STEPS * seeds)

@@ -1,0 +1,1 @@
+"""The whole loop on a simulated retailer, for people who want to see it first: run it, judge it, report it."""

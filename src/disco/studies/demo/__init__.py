@@ -1,1 +1,0 @@
-"""The whole loop on a simulated retailer, as one study: run it, judge it, report it."""
