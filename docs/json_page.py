@@ -19,7 +19,7 @@ here, and nothing else. From Python, `result.as_dict()` gives the same object (`
 - New keys may be added. The keys below are not removed or given another meaning without a line in the CHANGELOG.
 
 An error is printed on standard error, as `{"error": …, "message": …, "problems": […]}`, and the exit code says which
-kind it is (docs/cli.md). `disco demo` and `disco reproduce` print the figures of their reports, which describe them.
+kind it is (docs/cli.md). `disco demo` prints the figures of its report, which describes them.
 """
 
 
