@@ -314,7 +314,8 @@ def _losses_chart(measured: ByShape, regime: str) -> BarChart:
     estimates = {shape: [cell.estimate() for cell in row] for shape, row in cells.items()}
     wide = all(estimate.ends is not None for row in estimates.values() for estimate in row)
     return BarChart(
-        title=f"{regime.capitalize()}: the largest loss is {most}, {100 * everywhere[most]:.2f} points",
+        title=f"{regime.capitalize()}: beyond the caps themselves, the largest loss is {most}, "
+        f"{100 * everywhere[most]:.2f} points",
         subtitle="Objective lost from one decision maker to the next, of random allocation's; warm start, γ = 20, "
         f"context with {next(iter(HEADS))}, one engagement rate per depth",
         categories=list(LOSSES),
