@@ -1,8 +1,10 @@
 """The order of tests and their share of the machine, and databases: an SQLite file, and a PostgreSQL server that is
 started once per process and gone afterwards."""
 
+import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -21,9 +23,16 @@ from disco.records.errors import MissingPartError
 # them. One process gets both, and the others meanwhile run rooms that need few, so that little is compiled twice.
 _COMPILING = ("test_drill_allocation.py", "test_drill_budgets.py")
 _MEANWHILE = ("test_features_network.py", "test_features_buckets.py")  # between them: xdist deals files out in turn
-_WITHOUT_ALLOCATION = ("features", "retailer", "records", "reports", "belief", "adapters")
-_LONG = ("demo", "drills", "e2e", "studies")  # rooms of few tests, each of which takes long
-_ORDER = (_COMPILING[0], *_MEANWHILE, _COMPILING[1], _WITHOUT_ALLOCATION, _LONG)
+_FIRST = (_COMPILING[0], *_MEANWHILE, _COMPILING[1])
+_WITHOUT_ALLOCATION = {"features", "retailer", "records", "reports", "belief", "adapters"}
+# Seconds of each file on two quiet cores, setup included; written by `./run test --record-durations`.
+_DURATIONS = Path(__file__).with_name("durations.json")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--record-durations", action="store_true", help="write the seconds of each file to tests/durations.json"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,15 +49,31 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files early, so that no process ends with one of them while the others have nothing left to do."""
+    recorded: dict[str, float] = json.loads(_DURATIONS.read_text(encoding="utf-8"))
 
-    def place(item: pytest.Item) -> int:
-        *rooms, name = item.nodeid.partition("::")[0].split("/")
-        for number, group in enumerate(_ORDER):
-            if name == group or (rooms[0] == "tests" and not isinstance(group, str) and set(rooms) & set(group)):
-                return number
-        return len(_ORDER)
+    def place(item: pytest.Item) -> tuple[int, float]:
+        file = item.nodeid.partition("::")[0]
+        *rooms, name = file.split("/")
+        if name in _FIRST:
+            return _FIRST.index(name), 0.0
+        group = len(_FIRST) + (rooms[0] != "tests" or not _WITHOUT_ALLOCATION & set(rooms))
+        return group, -recorded.get(file, float("inf"))  # a new file may be long
 
     items.sort(key=place)
+
+
+_seconds: Counter[str] = Counter()  # of the files whose tests have run
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _seconds[report.nodeid.partition("::")[0]] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where several processes run the tests, the one that starts them hears of every test."""
+    if session.config.getoption("--record-durations") and "PYTEST_XDIST_WORKER" not in os.environ:
+        rounded = {file: round(seconds, 1) for file, seconds in sorted(_seconds.items())}
+        _DURATIONS.write_text(json.dumps(rounded, indent=0) + "\n", encoding="utf-8")
 
 
 @pytest.fixture(scope="session", autouse=True)
