@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 Disco = Callable[..., tuple[int, str, str]]
-_FILES = ("disco.yaml", "plan.yaml", "disco.db", "codes.csv", "codes.csv.manifest.json", "aside.csv", "first.html")
+_OWN_FILES = ("disco.yaml", "plan.yaml", "lists/unsubscribed.csv", "disco.db")
+_OUTPUTS = ("codes.csv", "codes.csv.manifest.json", "aside.csv", "first.html")
 
 
 @pytest.fixture(params=[0o022, 0o077], ids=oct)
@@ -52,9 +53,9 @@ def test_a_shop_and_everything_its_commands_write_are_private(
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in (shop.parent, shop)] == [0o700, 0o700]
     found = {name: mode for name, mode in modes(shop).items() if not name.startswith("data/")}
     assert found == {
-        **dict.fromkeys(_FILES, 0o600),
+        **dict.fromkeys((*_OWN_FILES, *_OUTPUTS), 0o600),
         **dict.fromkeys(("artefacts/*.arrow", "artefacts/contexts/*.parquet", "artefacts/features/*.parquet"), 0o600),
-        **dict.fromkeys(("artefacts", "artefacts/contexts", "artefacts/features"), 0o700),
+        **dict.fromkeys(("lists", "artefacts", "artefacts/contexts", "artefacts/features"), 0o700),
         **dict.fromkeys(("first.yaml", "context.safetensors", "outcomes.parquet"), 0o644),
         "data": 0o755,
     }
