@@ -46,9 +46,12 @@ def blocks(page: str) -> list[Block]:
 
 
 def words(text: str) -> list[str]:
-    """What a text says, without its figures, hashes and how columns are spaced."""
+    """What a text says, without what belongs to the page's own size: figures, hashes, how columns are spaced, and
+    whether a figure lay inside its forecast."""
     text = re.sub(r"\b[0-9a-f]{12,}\b", "HASH", text)
-    return re.sub(r"[−+-]?£?[0-9][0-9.,]*(e-?[0-9]+)?( ?[km]\b| ?%)?", "#", text).split()
+    text = re.sub(r"[−+-]?£?[0-9][0-9.,]*(e-?[0-9]+)?( ?[km]\b| ?%)?", "#", text)
+    missed = r"\b(revenue|code cost) # (above|below) forecast( and code cost # above forecast)?"
+    return re.sub(missed, "inside", text).split()
 
 
 @contextlib.contextmanager

@@ -96,6 +96,11 @@ class AgainstForecast:
         """Whether the forecast can be compared already."""
         return self.revenue is not ForecastSide.NOT_YET
 
+    @property
+    def label(self) -> str:
+        """For a table: the miss, or that there is none, or that it is too early."""
+        return self.brief or str(self.revenue)
+
 
 def against_forecast(
     record: CampaignRecord,

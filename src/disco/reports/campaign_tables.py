@@ -315,7 +315,7 @@ def campaigns_table(campaigns: Sequence[CampaignResults]) -> Table:
                 sum(arm.summary.purchasers for arm in arms),
                 None if one.expected is None else expected_revenue(one.expected),
                 one.revenue,
-                "–" if one.against_forecast is None else str(one.against_forecast.revenue),
+                "–" if one.against_forecast is None else one.against_forecast.label,
                 primary_uplift(one),
             ]
         )

@@ -158,7 +158,7 @@ def _campaigns_table(listed: "Sequence[CampaignEntry]") -> "Table":
 def _forecast_text(entry: "CampaignEntry") -> str:
     """How it did against its forecast, in a few words."""
     compared = entry.against_forecast
-    return "–" if compared is None else compared.brief or str(compared.revenue)
+    return "–" if compared is None else compared.label
 
 
 def _day_or_minute(when: date | datetime) -> str:
