@@ -104,14 +104,14 @@ UNINTERRUPTIBLE = "levenshtein(repeat(customer_id, 4000), repeat(customer_id, 40
 @pytest.mark.parametrize("endless", [ENDLESS, UNINTERRUPTIBLE])
 def test_a_condition_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch, endless: str) -> None:
     monkeypatch.setattr(eligibility, "CONDITION_SECONDS", 0.3)
-    with pytest.raises(InputError, match=r"not done after 0\.3 s"):
+    with pytest.raises(InputError, match=r"did not finish within 0\.3 s"):
         eligible_ids(CUSTOMERS, endless, name="t")
     assert _children() == [], "nothing is left of it"
 
 
 def test_a_condition_takes_only_so_much_processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eligibility, "CONDITION_CPU_SECONDS", 1)
-    with pytest.raises(InputError, match="not done after 1 s of processor time"):
+    with pytest.raises(InputError, match="did not finish within 1 s of processor time"):
         eligible_ids(CUSTOMERS, UNINTERRUPTIBLE, name="t")
 
 

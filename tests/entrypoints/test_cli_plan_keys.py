@@ -181,7 +181,7 @@ def test_a_shared_code_conditions_and_a_bounded_budget(disco: Run, shop: Path) -
     plan = write(shop, **keys)
     code, text, err = disco("plan", plan, "--shop", shop)
     assert code == 0, err
-    assert "(overspend_risk allows 15.0%)" in " ".join(text.split())
+    assert "(overspend_risk allows 15%)" in " ".join(text.split())
     planned = done(disco, "plan", plan, "--shop", shop)
     assert planned["overspend_chance"] <= 0.15
     assert planned["ceiling"] < amount

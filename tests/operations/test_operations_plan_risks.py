@@ -38,13 +38,13 @@ def group(customers, codes, markdown=None):
         (
             70_000,
             0.52,
-            "The codes cost more than the budget with a chance of 52%. Set an overspend risk of 20% to keep the "
+            "The chance that the codes cost more than the budget is 52%. Set an overspend risk of 20% to keep the "
             "chance at or below that.",
         ),
         (
             {"amount": 70_000, "overspend_risk": "30%"},
             0.29,
-            "The codes cost more than the budget with a chance of 29%. The plan allows an overspend risk of 30%.",
+            "The chance that the codes cost more than the budget is 29%. The plan allows an overspend risk of 30%.",
         ),
     ],
 )
@@ -91,7 +91,10 @@ def test_groups_whose_codes_reach_other_shares_of_customers_are_warned_of(more, 
 
 def test_a_plan_without_control_and_holdout_is_warned_of():
     alone = {Arm.DECIDED: group(1000, 600, 1200)}
-    assert "neither a control group nor a holdout" in group_warning(plan_of(), alone, currency=GBP)
+    assert group_warning(plan_of(), alone, currency=GBP).endswith("New plans begin with 10% control and 5% holdout.")
+    planned = plan_of(control={"share": 0.1}, holdout={"share": 0.025})
+    few = group_warning(planned, {Arm.DECIDED: group(3, 1)}, currency=GBP)
+    assert few.endswith("The plan has 3 customers, too few for 10% control and 2.5% holdout."), "its groups are empty"
     with_holdout = alone | {Arm.HOLDOUT: group(50, 0)}
     assert group_warning(plan_of(), with_holdout, currency=GBP) == ""
     assert group_warning(plan_of(policy={"name": "random"}), alone, currency=GBP) == ""

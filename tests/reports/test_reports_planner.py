@@ -89,13 +89,13 @@ def test_the_headline_has_codes_money_budget_and_what_holds_the_plan_back():
 def test_the_chance_to_overspend_comes_with_the_intervals_and_is_never_an_earlier_one():
     solved, plan = solved_of(prices={0.1: 0.0, 0.3: 2.10}), plan_of(budget=200_000, control={"share": "10%"})
     whole = planner_figures(plan, solved, money_with_intervals(solved))
-    assert any("with a chance of 40%. Set an overspend risk" in one for one in whole.warnings)
+    assert any("the budget is 40%. Set an overspend risk" in one for one in whole.warnings)
     assert whole.groups_cost == (
         "Price of control: about £60.0k of expected revenue (4.6%), less £9.00k of saved code cost."
     )
     waiting = with_intervals_of(planner_figures(plan, solved, None), whole)
     assert whole.budget == "£182k of the budget of £200k is planned."
-    assert waiting.budget == f"{whole.budget} The codes cost more than the budget with a chance of …."
+    assert waiting.budget == f"{whole.budget} The chance that the codes cost more than the budget is …."
     assert waiting.groups_cost == "Price of control: …"
     assert not any("overspend" in one for one in waiting.warnings)
     assert waiting.money[0].interval == whole.money[0].interval

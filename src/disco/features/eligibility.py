@@ -46,12 +46,12 @@ class Question:
     @property
     def too_slow(self) -> str:
         """Why a condition that takes too long is refused."""
-        return f"it was not done after {self.most_seconds:g} s"
+        return f"it did not finish within {self.most_seconds:g} s"
 
     @property
     def too_much_work(self) -> str:
         """Why a condition that takes too much processor time is refused."""
-        return f"it was not done after {self.most_cpu_seconds:g} s of processor time"
+        return f"it did not finish within {self.most_cpu_seconds:g} s of processor time"
 
     @property
     def too_large(self) -> str:

@@ -12,17 +12,17 @@ from disco.records.life import PlanRecord
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast
-from disco.records.wording import money, percent
+from disco.records.wording import counted, money, percent
 
 MOST_RISK = 0.2
-"""The chance to overspend from which on people are warned; new plans with a budget begin with it as their bound."""
+"""A larger chance to overspend is warned of; new plans with a budget begin with this overspend risk."""
 CONTROL_SHARE, HOLDOUT_SHARE = "10%", "5%"
 """Of new plans that decide."""
 _COMPARABLE = 2 / 3  # with fewer codes per customer, revenue differs more by their number than by who gets which
 
 
 def plan_risks(record: PlanRecord) -> tuple[str, ...]:
-    """What somebody should have thought about before the launch of a decided plan; empty where there is nothing."""
+    """What to consider before the launch of a decided plan; empty where there is nothing."""
     currency = Locale.of_fingerprint(record.inputs.get(LOCALE_INPUT, "")).currency
     sentences = (
         overspend_warning(record.plan, record.summary.overspend_chance),
@@ -43,7 +43,7 @@ def chance_text(chance: float) -> str:
 
 def overspend_words(chance: float | None) -> str:
     """chance: None while it is being computed."""
-    return f"The codes cost more than the budget with a chance of {'…' if chance is None else chance_text(chance)}."
+    return f"The chance that the codes cost more than the budget is {'…' if chance is None else chance_text(chance)}."
 
 
 def overspend_warning(plan: Plan, chance: float | None) -> str:
@@ -57,15 +57,22 @@ def overspend_warning(plan: Plan, chance: float | None) -> str:
 
 
 def group_warning(plan: Plan, arms: Mapping[Arm, ArmForecast], *, currency: Currency) -> str:
-    """Why the groups of a plan cannot say what deciding is worth; empty where they can, and where nobody decides."""
+    """Why the groups of a plan cannot say what deciding is worth; empty where they can, and where codes are random."""
     if plan.policy.assigns_at_random or Arm.DECIDED not in arms:
         return ""
     if len(arms) == 1:
-        return (
-            "There is neither a control group nor a holdout, so nobody will know what deciding was worth. "
-            f"New plans begin with {CONTROL_SHARE} control and {HOLDOUT_SHARE} holdout."
-        )
+        return _no_group_warning(plan, arms[Arm.DECIDED].customers)
     return "" if Arm.CONTROL not in arms else _coverage_warning(plan, arms, currency)
+
+
+def _no_group_warning(plan: Plan, customers: int) -> str:
+    """Either the plan asks for no group, or it has so few customers that nobody was drawn into one."""
+    shares = {"control": plan.control.share, "holdout": plan.holdout.share}
+    groups = " and ".join(f"{100 * share:g}% {name}" for name, share in shares.items() if share)
+    sentence = "There is neither a control group nor a holdout, so the results cannot show what deciding was worth."
+    if groups:
+        return f"{sentence} The plan has {counted(customers, 'customer')}, too few for {groups}."
+    return f"{sentence} New plans begin with {CONTROL_SHARE} control and {HOLDOUT_SHARE} holdout."
 
 
 def _coverage_warning(plan: Plan, arms: Mapping[Arm, ArmForecast], currency: Currency) -> str:

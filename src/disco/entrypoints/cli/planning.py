@@ -264,7 +264,7 @@ def _budget(planned: "PlanResult") -> str:
     words = f"Budget {money(plan.budget_amount)}{held}. {overspend_words(planned.overspend_chance)}"
     if plan.overspend_risk is None:
         return words
-    words = f"{words.removesuffix('.')} (overspend_risk allows {plan.overspend_risk:.1%})."
+    words = f"{words.removesuffix('.')} (overspend_risk allows {100 * plan.overspend_risk:g}%)."
     if planned.ceiling < plan.budget_amount:
         words += f" The expected markdown was limited to {money(planned.ceiling)} for it."
     return words

@@ -151,7 +151,7 @@ def test_a_likely_overspend_and_groups_that_cannot_be_compared_are_pointed_out_b
     plan_id = planned("costly", depths=depths, budget=250, policy={"name": "greedy"})
     page = planning.get(f"/plans/{plan_id}/launch").text
     for name, words in (
-        ("Budget", "The codes cost more than the budget with a chance of "),
+        ("Budget", "The chance that the codes cost more than the budget is "),
         ("Groups", "of the control group get a code, and "),
         ("Groups", "give 60% off a cap"),
     ):
@@ -159,7 +159,7 @@ def test_a_likely_overspend_and_groups_that_cannot_be_compared_are_pointed_out_b
         assert words in line
     assert re.search(r"codes are ready, with \d points to look at before you launch", page)
     known = planning.get(f"/api/v1/plans/{plan_id}").json()["warnings"]
-    assert "with a chance of" in known[0]
+    assert "The chance that" in known[0]
     assert "of the control group" in known[1]
     tried = planning.post(f"/plans/{plan_id}/launch/try").text
     assert known[0] in tried.replace("&#39;", "'")
