@@ -134,7 +134,7 @@ def _page(
 ) -> PlansPage:
     locale, today = shop.settings.locale, shop.clock.today()
     with shop.store() as store:
-        drafts = list_drafts(store).items if sees_customers(request) else ()
+        drafts = list_drafts(store).items if sees_customers(request) else None
         entries, _ = list_plans(store, limit=_MOST_PLANS)
         kept = tuple(_kept(shop, entry, locale) for entry in entries)
         with store.reading() as transaction:
@@ -142,7 +142,11 @@ def _page(
     waiting = sum(one.state == "waiting for approval" for one in kept)
     return PlansPage(
         title="Plans",
-        answer=_answer(len(drafts), waiting, sum(one.state in ("approved", "not launched") for one in kept)),
+        answer=_answer(
+            None if drafts is None else len(drafts),
+            waiting,
+            sum(one.state in ("approved", "not launched") for one in kept),
+        ),
         drafts=tuple(
             DraftEntry(
                 name=one.name,
@@ -151,7 +155,7 @@ def _page(
                 changed=f"{one.actor.name}, {_when(locale.local(one.changed_at).date(), today)} "
                 f"at {locale.local(one.changed_at):%H:%M}",
             )
-            for one in sorted(drafts, key=lambda one: one.changed_at, reverse=True)
+            for one in sorted(drafts or (), key=lambda one: one.changed_at, reverse=True)
         ),
         kept=kept,
         campaigns=tuple(one.campaign for one in sorted(launched, key=lambda record: record.launched_at, reverse=True)),
@@ -178,14 +182,15 @@ def _kept(shop: Shop, entry: PlanEntry, locale: Locale) -> KeptEntry:
     )
 
 
-def _answer(drafts: int, waiting: int, ready: int) -> str:
-    parts = [counted(drafts, "draft")]
+def _answer(drafts: int | None, waiting: int, ready: int) -> str:
+    """drafts: None for somebody who may not see them."""
+    if not (drafts or waiting or ready):
+        return "There is no plan to launch." if drafts is None else "No plan is being written. Begin one below."
+    parts = [] if drafts is None else [counted(drafts, "draft")]
     if waiting:
         parts.append(f"{counted(waiting, 'plan')} waiting for approval")
     if ready:
         parts.append(f"{counted(ready, 'plan')} that can be launched")
-    if not drafts and len(parts) == 1:
-        return "No plan is being written. Begin one below."
     return f"{', '.join(parts)}."
 
 
