@@ -121,7 +121,7 @@ equivalents are a null where training had none, and a value outside the range of
 above the customary 0.1 and 0.25, because a shop with a campaign a month moves by up to 0.2 within a year without any
 fault. Features of codes, and the days since something happened, are not judged by `drift`, because every campaign
 moves them; by `unseen` and `range` they are watched and never fail. `tenure_days` is compared with training among
-those who were customers then, and as it was then: that customers age, and that others join, is no drift. Where the
+those who were customers then, and as it was then: customers who age and customers who join are no drift. Where the
 orders went back less than a year on the day of training, features that look back over more than half of that time
 grow until the year is whole. They are watched and never fail; those of shorter periods are judged as always. `ids`
 finds tables whose customer ids do not belong together, which leaves every distribution as it was.

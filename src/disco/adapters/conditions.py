@@ -78,7 +78,7 @@ class Conditions:
     """Evaluates the conditions of one caller."""
 
     caller: str = ""
-    """Whose conditions wait for each other, and for nobody else's."""
+    """A person or key. Conditions of one caller are evaluated one after the other, whatever others ask."""
     watch: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     """Called now and then; what it raises kills the child."""
     turn: Turn | None = field(default=None, repr=False, compare=False)

@@ -219,7 +219,7 @@ class FolderShopData:
 
 
 def _move(name: str, folders: Mapping[str, Path]) -> str | None:
-    """What to do about a list or a table that lies elsewhere; nobody should move another file there."""
+    """What to do about a list or a table that lies elsewhere; None for other files, which must not be moved there."""
     path = Path(name)
     return f"Move the file to {next(iter(folders))}{path.name}." if path.suffix.lower() in _LIST_SUFFIXES else None
 

@@ -298,7 +298,7 @@ class _Worker:
         job = None
         try:
             self._look_at_schedules()
-            # of each person one job at most: nobody fills the worker with slow conditions
+            # at most one job of each person, so that one person's slow conditions cannot fill the worker
             busy = {begun.actor.name for begun in tuple(self.running.values())}
             job = jobs.claim(self.store, worker=self.name, clock=self.shop.clock, lease=self.lease, not_of=busy)
         except _PASSING as error:

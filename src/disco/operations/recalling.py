@@ -112,7 +112,7 @@ def _refuse(record: CampaignRecord, moment: datetime, *, now: datetime, locale: 
         raise InputError(
             "moment of the recall",
             found=moment_text(moment, locale),
-            expected=f"a moment from {moment_text(first, locale)} on, when the first code of it could be used",
+            expected=f"a moment from {moment_text(first, locale)} on, when the campaign's first code could be used",
             fix="Correct the clock of this machine or --as-of: every purchase with a code would be set aside.",
         )
 

@@ -539,7 +539,7 @@ def read_plan(
 
 
 def _impractical(plan: Plan, file: str, currency: Currency | None) -> list[Problem]:
-    """Depths, amounts, days and seeds that nobody means. Refused in new plans only: what is kept must stay readable."""
+    """Depths, amounts, days and seeds that must be mistakes. Refused in new plans only: kept ones stay readable."""
     found = [
         Problem(
             "value",

@@ -326,7 +326,7 @@ def check_header(file: str, path: Path, *, delimiter: str, encoding: str) -> Non
 
 @contextmanager
 def _ragged_counted(file: str, ragged: Sequence[pa.csv.InvalidRow]) -> Iterator[None]:
-    """Arrow takes a millisecond for each such row, and can only be told to give up."""
+    """Name the cause where reading stopped: Arrow takes a millisecond for each such row, so too many end it."""
     try:
         yield
     except FileFormatError:

@@ -41,7 +41,7 @@ class _Phase(IntEnum):
     HEADER = 0  # until it is complete; at first also until it begins
     BODY = 1
     WHOLE = 2  # the request is here: what takes long now is our own work, or the client's pause before the next one
-    LATE = 3  # the application is told that the body does not come
+    LATE = 3  # the rest of the body is overdue, and the application refuses the request
     CLOSING = 4
 
 

@@ -44,7 +44,7 @@ from disco.reports.planner import (
 )
 
 _MOST_BEGUN, _MOST_BEGUN_BY_ONE = 32, 2  # audiences that wait for their turn or their condition, in all and by caller
-_LOOKS_S = 1.0  # between two looks at whether somebody still wants an audience
+_LOOKS_S = 1.0  # between two checks whether a page still needs an audience
 _SOLVED_AT_ONCE = 2
 _REMEMBERED = 200  # of small values
 _FRONTIERS = 20
@@ -89,7 +89,7 @@ class SupersededError(Exception):
 
 
 class _UnwantedError(Exception):
-    """Nobody waits for an audience any more."""
+    """No page needs the audience any more."""
 
 
 class PlannerDesk:

@@ -349,7 +349,7 @@ def _lines_as_orders(table: KeptColumns) -> Iterator[str]:
     if table.schema.name != "orders" or not table.values.keys() >= _LINE_COLUMNS:
         return
     if any(kind == "duplicate_key" for _, kind in table.findings):
-        return  # said there
+        return  # that finding names order lines already
     known = table.good["customer_id"] & table.good["ordered_at"]
     minutes = (table.values["ordered_at"][known] // _MINUTE_MICROSECONDS).astype(np.uint64)
     ordered = np.sort(table.values["customer_id"][known] ^ (minutes * _SPREAD))

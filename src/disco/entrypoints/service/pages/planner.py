@@ -502,7 +502,7 @@ def _is_shown(draft: Draft, form: Form, *, by: str) -> bool:
 
 
 def _first_cap(shop: Shop, desk: "PlannerDesk", draft: Draft, depth: float) -> str:
-    """Of a depth that is added: small where nobody knows what it brings."""
+    """Of a depth that is added: small where its forecast extrapolates."""
     plan, _, _ = _read(shop, draft)
     opened = None if plan is None else desk.find(plan)
     if opened is None:

@@ -197,7 +197,7 @@ async def _told(job: Job, look: Callable[[], Job], service: Any, request: Reques
             yield b": still there\n\n"
             heard = time.monotonic()
         await anyio.sleep(_LOOKS_S)
-        with suppress(UnavailableError):  # the database is away: what was told last still holds
+        with suppress(UnavailableError):  # the database cannot be reached: the last state is kept
             job = await to_thread.run_sync(look, limiter=service.quick)
 
 
