@@ -235,11 +235,30 @@ def test_a_plan_reaches_no_other_file_by_any_name(shop: FolderShopData, reader: 
     assert content == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("absent.csv", "Move the file to lists/absent.csv."),
+        ("lists/absent.csv", "Check the name. A link to a file elsewhere is not used."),
+        ("lists/linked.csv", "Check the name. A link to a file elsewhere is not used."),
+        ("./data/absent.csv", "Check the name. A link to a file elsewhere is not used."),
+        ("lists/../absent.csv", "Move the file to lists/absent.csv."),
+    ],
+)
+def test_a_file_is_moved_below_the_lists_only_where_it_is_named_elsewhere(
+    shop: FolderShopData, name: str, fix: str
+) -> None:
+    (shop.folder / "lists" / "linked.csv").symlink_to("/etc/hosts")
+    with pytest.raises(InputError) as refused:
+        shop.id_list(name, setting="include")
+    assert str(refused.value).endswith(fix)
+
+
 def test_private_files_are_refused_also_where_the_tables_lie_in_the_shops_own_folder(shop: FolderShopData) -> None:
     around = replace(shop, place=str(shop.folder))
     assert around.id_list("old.csv", setting="include").ids.to_pylist() == ["1"]
     for name in ("secret.txt", "disco.yaml", "artefacts/a.csv"):
-        with pytest.raises(InputError, match="no file for plans"):
+        with pytest.raises(InputError, match="which plans may not use"):
             around.id_list(name, setting="include")
 
 

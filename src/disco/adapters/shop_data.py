@@ -141,7 +141,7 @@ class FolderShopData:
         if path is None:
             found = f"no file {name!r} below {' or '.join(folders)}"
             expected = "a .parquet or .csv file there, or the name of a table, such as customers"
-            raise InputError(setting, found=found, expected=expected, fix=_move(name, folders))
+            raise InputError(setting, found=found, expected=expected, fix=_advice(name, folders))
         return path
 
     def _list_file(self, name: str, setting: str, holds: str) -> Path:
@@ -150,7 +150,7 @@ class FolderShopData:
         if path is None:
             found = f"no file {name!r} below {' or '.join(folders)}"
             expected = f"a .txt, .csv or .parquet file there, with one {holds} per line"
-            raise InputError(setting, found=found, expected=expected, fix=_move(name, folders))
+            raise InputError(setting, found=found, expected=expected, fix=_advice(name, folders))
         return path
 
     def _folders(self, *, lists: bool) -> dict[str, Path]:
@@ -181,7 +181,7 @@ class FolderShopData:
             if self._is_private(path) or (path.is_file() and other):
                 raise InputError(
                     setting,
-                    found=f"{name!r}, which is no file for plans",
+                    found=f"{name!r}, which plans may not use",
                     expected=f"a {', '.join(suffixes[:-1])} or {suffixes[-1]} file",
                     fix="Settings, secrets, the database, artefacts and backups are never read for a plan.",
                 )
@@ -218,10 +218,17 @@ class FolderShopData:
         return sha256(self.network_file.read_bytes()).hexdigest()
 
 
-def _move(name: str, folders: Mapping[str, Path]) -> str | None:
-    """What to do about a list or a table that lies elsewhere; None for other files, which must not be moved there."""
+def _advice(name: str, folders: Mapping[str, Path]) -> str | None:
+    """What to do about a list or a table that was not found; None for other files, which must not be moved there.
+
+    The same words for a file that is absent and for a link to one elsewhere: they must not say what exists there.
+    """
     path = Path(name)
-    return f"Move the file to {next(iter(folders))}{path.name}." if path.suffix.lower() in _LIST_SUFFIXES else None
+    if path.suffix.lower() not in _LIST_SUFFIXES:
+        return None
+    if os.path.normpath(name).startswith(tuple(folders)):
+        return "Check the name. A link to a file elsewhere is not used."
+    return f"Move the file to {next(iter(folders))}{path.name}."
 
 
 @lru_cache(maxsize=_MOST_HASHED)
