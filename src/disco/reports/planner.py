@@ -249,7 +249,7 @@ def _budget_words(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None, u
     is_kept = plan.reserve.share > 0 and solved.budget_price > 0 and plan.overspend_risk is None
     words += "; the rest is kept for late arrivals." if is_kept else "."
     if solved.ceiling is not None and solved.ceiling < plan.budget_amount and plan.overspend_risk is not None:
-        words += f" The ceiling is {unit.text(solved.ceiling)}, so that the risk is kept."
+        words += f" To keep the risk, expected code cost is limited to {unit.text(solved.ceiling)}."
     chance = None if money is None else money.overspend_chance
     if overspend_warning(plan, chance):
         return words  # the warning says it already

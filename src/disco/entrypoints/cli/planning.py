@@ -266,7 +266,7 @@ def _budget(planned: "PlanResult") -> str:
         return words
     words = f"{words.removesuffix('.')} (overspend_risk allows {100 * plan.overspend_risk:g}%)."
     if planned.ceiling < plan.budget_amount:
-        words += f" The expected markdown was limited to {money(planned.ceiling)} for it."
+        words += f" To keep to it, expected markdown is limited to {money(planned.ceiling)}."
     return words
 
 
