@@ -16,6 +16,8 @@ import uvicorn
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service import connections
 from disco.entrypoints.service.app import Service, create_app
+from disco.operations import jobs
+from disco.records.jobs import JobKind
 from disco.records.people import Role
 
 HEAD = b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -180,6 +182,48 @@ def test_one_address_has_so_many_connections_and_others_have_theirs(server: Serv
         assert reply(server.connect(address="127.0.0.3"))[0] == 503
     time.sleep(0.5)
     assert server.get().status_code == 200, "places that were left are free again"
+
+
+def test_one_timer_looks_at_all_connections_however_many_came_and_went(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+    look = connections.Gate._look
+
+    def counted(gate: connections.Gate, loop: Any) -> None:
+        looks.append(loop.time())
+        look(gate, loop)
+
+    monkeypatch.setattr(connections.Gate, "_look", counted)
+    for _ in range(50):  # each is the only one of its time
+        server.connect().close()
+        time.sleep(0.002)
+    with server.connect(HEAD):
+        time.sleep(0.6)
+        looks.clear()
+        time.sleep(0.5)
+    assert len(looks) <= 10, "0.1 s lie between two looks of one timer"
+
+
+def test_a_stream_ends_with_its_connection_though_another_request_came_behind_it(
+    server: Server, served_shop: Path, keys: dict[Role, str]
+) -> None:
+    shop = Shop.open(served_shop)
+    with shop.store() as store:
+        job = jobs.submit(store, JobKind.DOCTOR, {}, clock=shop.clock)
+    stream = (
+        f"GET /api/v1/jobs/{job.id}/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {keys[Role.VIEWER]}"
+    )
+    line = server.connect(f"{stream}\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    assert line.recv(65_536).startswith(b"HTTP/1.1 200")
+    assert server.service.in_progress == 1
+    line.close()
+    end = time.monotonic() + 20
+    while server.service.in_progress and time.monotonic() < end:
+        time.sleep(0.05)
+    assert server.service.in_progress == 0
+    server.service.open_reply("whoever comes next")
+    assert server.service.streams.take("one more", most=2, most_of_one=1) == 0, "its place is free again"
 
 
 def test_behind_a_proxy_the_forwarded_address_counts(

@@ -15,7 +15,7 @@ from math import inf
 from secrets import token_hex
 from typing import TYPE_CHECKING, ClassVar
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from disco.entrypoints.service.limits import Places, address_of, too_many_connections, too_slow
 from disco.entrypoints.service.problems import MEDIA_TYPE, problem_of
@@ -23,6 +23,8 @@ from disco.entrypoints.service.security import HEADERS
 from disco.records.errors import ServiceError
 
 if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
+
     from disco.entrypoints.service.app import Service
 
 MOST_HEADER_BYTES = 64 << 10
@@ -52,6 +54,7 @@ class Gate:
         self._service = service
         self._open: dict[BoundedProtocol, str] = {}  # with the address of each
         self._places = Places()
+        self._is_looking = False  # whether the timer runs: one, however often connections come and go
 
     def enter(self, connection: "BoundedProtocol", address: str) -> ServiceError | None:
         """Count a connection, whose address is that of the other machine; a refusal is not counted."""
@@ -61,7 +64,8 @@ class Gate:
         most = min(own.most_connections, _most_files() - _OTHER_FILES)
         if status := self._places.take(address_of(address), most=most, most_of_one=most_of_one):
             return too_many_connections(status)
-        if not self._open:
+        if not self._is_looking:
+            self._is_looking = True
             connection.loop.call_later(_LOOK_S, self._look, connection.loop)
         self._open[connection] = address_of(address)
         return None
@@ -76,11 +80,12 @@ class Gate:
         self._service.metrics.answered(method="", route="(connection)", status=status, seconds=0.0)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._is_looking = bool(self._open)
+        if self._is_looking:
+            loop.call_later(_LOOK_S, self._look, loop)
         now = loop.time()
         for connection in tuple(self._open):
             connection.look(now)
-        if self._open:
-            loop.call_later(_LOOK_S, self._look, loop)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -95,6 +100,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._body_bytes = 0
         self._stalled: float | None = None  # since when the other side has not read
         self._refusal: ServiceError | None = None
+        self._answered: RequestResponseCycle | None = None  # the request that the application has
         if refusal := self.gate.enter(self, "" if self.client is None else self.client[0]):
             self._phase = _Phase.CLOSING
             self.transport.write(self._reply(refusal))
@@ -102,7 +108,15 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.gate.leave(self)
+        # uvicorn tells the request that came last, and behind it another may wait that is still being answered
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         if self._phase is _Phase.CLOSING:
