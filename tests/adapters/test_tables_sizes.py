@@ -81,7 +81,8 @@ def test_a_table_of_too_many_rows_is_refused_unread(tmp_path: Path, monkeypatch:
 
 def test_columns_are_counted_in_the_header_line(tmp_path: Path) -> None:
     quoted = ",".join(f'"a, {number}\nb"' for number in range(1_000))
-    for content in ("," * 250_000, "a;" * 1_000, f"{quoted},one more\n", '"' + "a" * 2_000_000):
+    inner = 'a"' + "," * 1_000 + 'b"\n1\n'  # marks within cells are letters, and quote nothing
+    for content in ("," * 250_000, "a;" * 1_000, f"{quoted},one more\n", '"' + "a" * 2_000_000, inner, f'"a"{inner}'):
         (tmp_path / "outcomes.csv").write_text(content)
         with pytest.raises(FileFormatError, match=r"more than 1,000 columns|header line of more than 1,048,576 bytes"):
             read_outcomes_file(tmp_path / "outcomes.csv")

@@ -308,17 +308,15 @@ def check_header(file: str, path: Path, *, delimiter: str, encoding: str) -> Non
     with readable(file, expected=_EXPECTED, fix=_FIX), path.open("rb") as stream:
         text = stream.read(LONGEST_HEADER_BYTES).decode(encoding, errors="replace").lstrip("\ufeff\r\n")
         is_whole = not stream.read(1)
-    columns, is_quoted = 1, False
-    for match in re.finditer(f'["\r\n{re.escape(delimiter)}]', text):
-        mark = match[0]
-        if mark == '"':
-            is_quoted = not is_quoted
-        elif is_quoted:
-            continue
-        elif mark != delimiter:
-            return
-        elif (columns := columns + 1) > MOST_COLUMNS:
+    # as Arrow reads: a quotation mark counts at the beginning of a cell alone
+    cell = re.compile(rf'(?:"(?:[^"]++|"")*+"?)?[^\r\n{re.escape(delimiter)}]*+(.?)', re.DOTALL)
+    at = columns = 0
+    while (match := cell.match(text, at)) and match[1] == delimiter:
+        at, columns = match.end(), columns + 1
+        if columns == MOST_COLUMNS:
             raise too_many_columns(file, f"more than {MOST_COLUMNS:,}")
+    if match and match[1]:
+        return
     if not is_whole:
         found = f"a header line of more than {LONGEST_HEADER_BYTES:,} bytes"
         raise FileFormatError(file, found=found, expected=_EXPECTED, fix="Look for a quotation mark never closed.")
