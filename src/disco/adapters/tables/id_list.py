@@ -83,9 +83,10 @@ def _of_text(source: CsvSource, path: Path, file: str, written: TableFormat) -> 
 
 def _cells(line: list[str]) -> list[str]:
     """Without the empty cells at its end, which spreadsheets write."""
-    while line and not line[-1].strip():
-        line = line[:-1]
-    return line
+    end = len(line)
+    while end and not line[end - 1].strip():
+        end -= 1
+    return line[:end]
 
 
 def _no_ids(file: str, columns: int) -> FileFormatError:
