@@ -72,6 +72,30 @@ def test_a_long_cell_repeated_by_a_dictionary_is_refused_unread(tmp_path: Path) 
         FolderTables(tmp_path).scan("customers")
 
 
+@pytest.mark.parametrize(
+    ("name", "cell", "leaf"),
+    [
+        ("notes", ["x" * 1_000] * 4, "notes.list.element"),
+        ("notes", {"text": "x" * 4_000}, "notes.text"),
+        ("notes", [{"texts": ["x" * 4_000]}], "notes.list.element.texts.list.element"),
+        ("my.notes", "x" * 4_000, "my.notes"),
+    ],
+    ids=["list", "struct", "both", "name with a point"],
+)
+def test_text_in_lists_and_structs_is_counted_as_other_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, cell: object, leaf: str
+) -> None:
+    monkeypatch.setattr(parquet, "LARGEST_COLUMN_BYTES", 1 << 20)
+    path = tmp_path / "customers.parquet"
+    for rows in (262, 263):  # of 4,000 bytes each
+        pq.write_table(pa.table({"customer_id": [f"c{row}" for row in range(rows)], name: [cell] * rows}), path)
+        assert path.stat().st_size < 20_000
+        if rows == 262:
+            FolderTables(tmp_path).scan("customers")
+    with pytest.raises(FileFormatError, match=f"1,052,000 bytes of text in column {leaf} of one row group"):
+        FolderTables(tmp_path).scan("customers")
+
+
 def test_a_table_of_too_many_rows_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "MOST_ROWS", 1_000)
     pq.write_table(repeated(1_001), tmp_path / "outcomes.parquet")

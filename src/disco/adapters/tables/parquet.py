@@ -163,7 +163,7 @@ def check_sizes(
                 if chunk.total_uncompressed_size > LARGEST_COLUMN_BYTES:
                     raise _too_wide(label, names[at], chunk.total_uncompressed_size)
                 most = chunk.total_uncompressed_size
-                if chunk.has_dictionary_page and "." not in names[at]:
+                if chunk.has_dictionary_page:
                     most *= chunk.num_values
                     repeated.append((group, names[at], most))
                 total += most if in_memory is not None and names[at] in in_memory else 0
@@ -176,7 +176,8 @@ def check_sizes(
     if unsure:
         with pq.ParquetFile(path, read_dictionary=sorted({name for _, name, _ in unsure})) as file:
             for group, name, most in unsure:
-                size = sum(map(_unpacked_bytes, file.read_row_group(group, columns=[name]).column(0).chunks))
+                columns = file.read_row_group(group, columns=[name]).columns
+                size = sum(_unpacked_bytes(chunk) for column in columns for chunk in column.chunks)
                 if size > LARGEST_COLUMN_BYTES:
                     raise _too_wide(label, name, size)
                 total -= most - size if in_memory is not None and name in in_memory else 0
@@ -199,6 +200,8 @@ def _check_footer(label: str, path: Path) -> None:
 
 
 def _unpacked_bytes(column: pa.Array) -> int:
+    while pa.types.is_nested(column.type):  # of one leaf, so each level has one child
+        column = column.flatten()[0] if pa.types.is_struct(column.type) else column.flatten()
     if not isinstance(column, pa.DictionaryArray):
         return int(column.nbytes)
     lengths = pc.binary_length(column.dictionary).cast(pa.int64())
