@@ -5,11 +5,11 @@
 
 Customers are arrays (contexts of six features, an engagement head, eight depths, four regions, 10% control, 5%
 holdout), opened once. An operator then moves one kind of limit after the other: a cap, the weight of revenue, the
-budget with a cap, a cap down to 0 under a budget, a region's caps, and these under a budget. Each move is solved at
-full size and timed as the page waits for it: `solve` gives counts, prices and expected money, `intervals` the 90%
-intervals after it. The network between browser and server is not in it. Beside it stand the processor time of the
-numbers, which does not grow where other programs run, and the least that any solve could take: one read of the values
-of the decided group.
+budget with a cap, a cap down to 0 under a budget, a region's caps, these under a budget, and a budget within a risk to
+overspend. Each move is solved at full size and timed as the page waits for it: `solve` gives counts, prices and
+expected money, `intervals` the 90% intervals after it. The network between browser and server is not in it. Beside it
+stand the processor time of the numbers, which does not grow where other programs run, and the least that any solve
+could take: one read of the values of the decided group.
 
 With --served, the same is timed over HTTP on a shop that `disco demo --customers 200000 -o SHOP` made: a cap of its
 draft is sent to `disco serve`, as the page sends it, and the draft is saved before it is solved.
@@ -43,7 +43,7 @@ DEPTHS = (0.10, 0.15, 0.20, 0.25, 0.30, 0.35, 0.40, 0.45)
 REGIONS = ("North", "South", "East", "West")
 CONTEXT = 6
 CUSTOMERS = (50_000, 200_000, 1_000_000)
-KINDS = ("cap", "weight", "budget", "budget, a cap of 0", "segments", "segments, budget")
+KINDS = ("cap", "weight", "budget", "budget, a cap of 0", "segments", "segments, budget", "budget within a risk")
 
 Limits = dict[str, Any]
 """A plan's content."""
@@ -96,6 +96,9 @@ def moves(kind: str, limits: Limits, *, customers: int, spent: float, count: int
             limits = {**limits, "depths": {**limits["depths"], depth: cap}}
         if kind in ("budget", "segments, budget"):
             limits = {**limits, "budget": round(float(rng.uniform(0.4, 0.9)) * spent, 2)}
+        elif kind == "budget within a risk":
+            amount = round(float(rng.uniform(0.4, 0.9)) * spent, 2)
+            limits = {**limits, "budget": {"amount": amount, "overspend_risk": "20%"}}
         if kind.startswith("segments"):
             regions = dict((limits.get("segments") or {"limits": {}})["limits"])
             region = str(rng.choice(REGIONS[:3]))

@@ -6,7 +6,7 @@ import pytest
 from disco.belief import draw_full_price_totals
 from disco.operations.backtests import PastForecasts
 from disco.operations.launching import launch
-from disco.operations.overspending import TOLERANCE, first_share, largest_share
+from disco.operations.overspending import TOLERANCE, exceeded_with, largest_share
 from disco.operations.propensities import add_propensities
 from disco.records.decisions import Arm
 from disco.records.errors import InfeasibleError, PlanError
@@ -161,28 +161,56 @@ def test_a_budget_that_cannot_be_read_is_named(shop, budget, words):
     assert words in str(refused.value)
 
 
-@pytest.mark.parametrize("bound", [0.0005, 0.03, 0.5, 0.77, 0.98])
-@pytest.mark.parametrize("first", [0.01, 0.5, 1.0])
-def test_the_search_finds_a_known_bound_in_few_steps(bound, first):
+SPREAD = np.linspace(0.5, 1.5, 200)
+
+
+def searched(expected, *, risk=0.1, budget=80.0, floor=0.0):
+    """A search among shares whose markdown is expected(share), and the shares it tried."""
     tried = []
 
     def attempt(share):
         tried.append(share)
-        return share, 0.0 if share <= bound else 1.0
+        return None if share < floor else (share, expected(share) * SPREAD)
 
-    found = largest_share(attempt, risk=0.1, first=first)
+    return largest_share(attempt, whole=expected(1.0) * SPREAD, budget=budget, risk=risk), tried
+
+
+def test_markdown_in_proportion_to_the_budget_needs_one_share():
+    found, tried = searched(lambda share: 80 * share)
+    assert tried == [found.share] == [found.attempt]
+    most = exceeded_with(80 * found.share * SPREAD, risk=0.1)
+    assert 80 * (1 - TOLERANCE) <= most <= 80
+
+
+@pytest.mark.parametrize(
+    ("expected", "most_tries"),
+    [
+        (lambda share: min(80 * share, 64.0), 2),  # the codes need less than the budget
+        (lambda share: 20 + 60 * share, 4),  # floors cost money under every share
+        (lambda share: 8.0 * int(10 * share), 14),  # few codes
+        (lambda share: 80 * share**3, 5),
+        (lambda share: 2000 * share, 5),
+        (lambda share: 0.0 if share < 0.0005 else 500.0, 14),
+        (lambda share: 0.0 if share < 0.77 else 500.0, 14),
+    ],
+)
+def test_the_search_finds_the_bound_of_any_rising_markdown_in_few_steps(expected, most_tries):
+    found, tried = searched(expected)
+    within = [share for share in np.linspace(0, 1, 100_001) if np.mean(expected(share) * SPREAD > 80) <= 0.1]
     assert found.attempt is not None
-    assert found.share <= bound
-    assert found.share >= bound * (1 - 2 * TOLERANCE) or bound < TOLERANCE
-    assert len(tried) < 25
+    assert np.mean(expected(found.share) * SPREAD > 80) <= 0.1
+    is_used_up = exceeded_with(expected(found.share) * SPREAD, risk=0.1) >= 80 * (1 - TOLERANCE)
+    assert is_used_up or found.share >= max(within) * (1 - TOLERANCE) - 1e-5 or max(within) < TOLERANCE
+    assert len(tried) <= most_tries
 
 
 def test_a_share_below_what_floors_cost_is_no_answer():
-    found = largest_share(lambda share: None if share < 0.6 else ("x", 0.4), risk=0.1, first=0.8)
+    found, _ = searched(lambda share: 90 + share, floor=0.6)
     assert found.attempt is None
-    assert found.least_chance == 0.4
+    assert found.least_chance == np.mean(90.6 * SPREAD > 80)
 
 
-def test_a_first_guess_keeps_the_relative_spread():
-    assert first_share(np.linspace(50.0, 150.0, 1001), risk=0.1) == pytest.approx(100 / 140)
-    assert first_share(np.zeros(5), risk=0.1) == 1.0
+@pytest.mark.parametrize("risk", [0.004, 0.005, 0.1, 0.2, 0.29, 0.995])
+def test_a_chance_and_the_markdown_exceeded_with_it_agree_draw_by_draw(risk):
+    most = exceeded_with(SPREAD, risk=risk)
+    assert np.mean(most < SPREAD) <= risk < np.mean(most <= SPREAD)

@@ -16,7 +16,7 @@ from disco.campaign import Belief, Figures, decide, expected_costs, values_of
 from disco.operations.arms import Groups, assign_at_random, reserve_of, segment_reserve, share_offers
 from disco.operations.backtests import PastForecasts
 from disco.operations.forecast import Totals, draw_totals, expected_totals
-from disco.operations.overspending import chance_above, first_share, largest_share
+from disco.operations.overspending import chance_above, largest_share
 from disco.operations.plan_conflicts import explain_conflict
 from disco.operations.planned import ARMS
 from disco.policy import policy_of
@@ -288,14 +288,14 @@ def _within_risk(basis: Basis, plan: Plan, whole: Decided, attempt: Callable[[fl
     if markdown is None or chance_above(markdown, budget) <= risk:
         return whole
 
-    def tried(share: float) -> tuple[Decided, float] | None:
+    def tried(share: float) -> tuple[Decided, Vector] | None:
         try:
             decided, costs = drawn(attempt(share))
         except InfeasibleError:
             return None
-        return decided, 0.0 if costs is None else chance_above(costs, budget)
+        return decided, np.zeros(1) if costs is None else costs  # without codes nothing is drawn
 
-    found = largest_share(tried, risk=risk, first=first_share(markdown, risk=risk))
+    found = largest_share(tried, whole=markdown, budget=budget, risk=risk)
     if found.attempt is None:
         most = money(plan.budget_amount or 0.0, full=True, currency=basis.currency)
         raise InfeasibleError(

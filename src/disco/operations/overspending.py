@@ -2,6 +2,10 @@
 
 The largest share s in (0, 1] of the budget with  P(markdown of the codes decided under s·budget > budget) ≤ risk,  by
 the draws of the forecast, which contain what earlier forecasts got wrong (docs/decisions/098-what-a-plan-can-say.md).
+
+The chance is a step function of s, which says on which side of the bound s is and not how far from it. The markdown
+that is exceeded with that chance, q(s), says both: the risk is kept where q(s) ≤ budget, and q is nearly proportional
+to s, because codes that cost a little less in all spread a little less. So one or two shares are enough.
 """
 
 from collections.abc import Callable
@@ -13,8 +17,8 @@ import numpy as np
 from disco.records.arrays import Vector
 
 TOLERANCE = 0.002
-"""Of the share: a larger one by this part of it would exceed the risk."""
-_STEP = 0.03  # from a first guess towards the other side of the bound; doubled every time
+"""A larger share by this part of it would exceed the risk, or this part of the budget at most is left below it."""
+_QUICK_STEPS = 5  # along a line; a few codes may need halving
 _LEAST = 1e-9  # pays for no code
 _MOST_STEPS = 60
 
@@ -30,10 +34,14 @@ def chance_above(markdown: Vector, budget: float) -> float:
     return float(np.mean(markdown > budget))
 
 
-def first_share(markdown: Vector, *, risk: float) -> float:
-    """A guess from the draws of the codes under the whole budget: as if the markdown kept its relative spread."""
-    high = float(np.quantile(markdown, 1 - risk))
-    return min(float(markdown.mean()) / high, 1.0) if high > 0 else 1.0
+def exceeded_with(markdown: Vector, *, risk: float) -> float:
+    """The smallest drawn markdown that is exceeded with a chance of at most `risk`.
+
+    >>> exceeded_with(np.array([8.0, 9.0, 10.0, 11.0]), risk=0.25)
+    10.0
+    """
+    above = np.arange(markdown.size) / markdown.size <= risk  # by how many draws may be above it
+    return float(np.sort(markdown)[-int(above.sum())])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,36 +54,39 @@ class Bounded(Generic[Attempt]):
 
 
 def largest_share(
-    attempt: Callable[[float], tuple[Attempt, float] | None], *, risk: float, first: float
+    attempt: Callable[[float], tuple[Attempt, Vector] | None], *, whole: Vector, budget: float, risk: float
 ) -> Bounded[Attempt]:
     """The largest share whose chance is at most `risk`, to within `TOLERANCE`; the whole budget is known to exceed it.
 
-    attempt: what is decided under a share, with its chance; None where limits cannot be kept with so little money.
-    first: a share to begin with. The chance rises with the share, up to steps of single codes. A share is returned only
-    with a chance that was computed for it.
+    attempt: what is decided under a share, with draws of its markdown; None where limits cannot be kept with so little
+    money. whole: draws under the whole budget. A share is returned only with a chance that was computed for it.
     """
-    low, high, step = 0.0, 1.0, _STEP
-    best: Attempt | None = None
-    kept, least, share = _LEAST, 1.0, min(max(first, TOLERANCE), 1 - _STEP)
-    for _ in range(_MOST_STEPS):
-        found = attempt(share)
-        if found is not None:
-            least = min(least, found[1])
-        if found is not None and found[1] > risk:
-            high = share
+    low, high, best, best_share, least = 0.0, 1.0, None, _LEAST, chance_above(whole, budget)
+    last = (0.0, 0.0)  # without money there are no codes: the line through it and the first share is the proportion
+    goal = budget * (1 - TOLERANCE / 2)
+    # the budget may be more than all codes need, so that the first shares below 1 change nothing
+    share = (1 - TOLERANCE / 2) * min(float(whole.mean()), budget) / exceeded_with(whole, risk=risk)
+    for step in range(_MOST_STEPS):
+        if not low < share < high or step >= _QUICK_STEPS:
+            share = (low + high) / 2
+        tried = attempt(share)
+        if tried is None:
+            low, share = share, -1.0
         else:
-            low = share
-            if found is not None:
-                best, kept = found[0], share
+            decided, markdown = tried
+            chance, reached = chance_above(markdown, budget), exceeded_with(markdown, risk=risk)
+            least = min(least, chance)
+            if chance > risk:
+                high = share
+            else:
+                low, best, best_share = share, decided, share
+                if reached >= budget * (1 - TOLERANCE):
+                    break
+            rise = reached - last[1]
+            last, along = (share, reached), (goal - reached) * (share - last[0])
+            share = share + along / rise if rise else -1.0
         if high - low <= TOLERANCE * high or (low == 0.0 and high <= TOLERANCE):
             break
-        # first to the other side of the bound, then halve
-        share = (low + high) / 2
-        if low == 0.0:
-            share = max(share, high * (1 - step))
-        elif high == 1.0:
-            share = min(share, low * (1 + step))
-        step *= 2
-    if best is None and (found := attempt(_LEAST)) is not None and found[1] <= risk:
-        best = found[0]
-    return Bounded(share=kept, attempt=best, least_chance=least)
+    if best is None and (tried := attempt(_LEAST)) is not None and chance_above(tried[1], budget) <= risk:
+        best = tried[0]
+    return Bounded(share=best_share, attempt=best, least_chance=least)
