@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import date, datetime
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +20,7 @@ from disco.operations.plan_review import content_of
 from disco.operations.planned import keep, load, plan_id
 from disco.operations.planning import plan_campaign
 from disco.operations.proof import refuse_unproved
+from disco.operations.results import read_out
 from disco.records.decisions import Arm
 from disco.records.errors import StateError
 from disco.records.plan import Plan, read_plan
@@ -196,3 +198,27 @@ def test_the_plan_names_its_draw_and_a_launch_proves_it(shop, tmp_path):
     with pytest.raises(StateError, match="another group than their own"):
         launch(elsewhere, forged, clock=FixedClock(), secret=SECRET)
     assert launch(store, read, clock=FixedClock(), secret=SECRET).customers == 300
+
+
+@pytest.mark.parametrize("control", ["20%", "0%"])
+def test_spend_that_earlier_codes_brought_does_not_adjust_the_comparison_with_the_holdout(shop, control):
+    store, arms = shop.store, {"control": {"share": control}, "reserve": {"share": 0}}
+    later = {"customers": {"as_of": "2027-06-01"}, "valid": {"from": "2027-06-08", "days": 14}}
+    for name, more in (("first", {}), ("second", later)):
+        launched = launch(store, planned(store, plan(name, **arms, **more)), clock=FixedClock(), secret=SECRET)
+    held_out, rng = held_ids(launched.decisions), np.random.default_rng(5)
+    usual = rng.uniform(20, 60, 300)
+    rows = [
+        (customer, when, spent + 30 * (customer not in held_out) * (when > datetime(2027, 1, 1)), None)
+        for customer, spent in enumerate(usual)
+        for when in (datetime(2026, 8, 1), datetime(2027, 3, 12), datetime(2027, 6, 12), datetime(2027, 6, 21))
+    ]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    columns[3] = pa.array(columns[3], pa.string())
+    orders = pa.table(dict(zip(("customer_id", "ordered_at", "paid", "code"), columns, strict=True)))
+    first, second = (read_out(store, name, as_of=date(2027, 9, 1), orders=orders) for name in ("first", "second"))
+    assert first.ab.incremental_adjusted  # everybody was treated alike before the first
+    assert first.incremental[Arm.DECIDED].difference.value == pytest.approx(30, abs=1)
+    assert not second.ab.incremental_adjusted
+    assert second.incremental == second.incremental_measured
+    assert second.incremental[Arm.DECIDED].difference.value == pytest.approx(60, abs=12)  # 30 after an adjustment

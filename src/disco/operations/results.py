@@ -119,7 +119,7 @@ class CampaignResults(TableResult):
     """Decided against one depth for everybody, as the control customers who got that depth show it."""
     incremental: Mapping[Arm, Comparison]
     """All revenue, with and without codes, against the holdout; adjusted by what customers spent in the year before
-    where the shop has their orders."""
+    where the shop has their orders, and where a lasting holdout was not held out in that year already."""
     incremental_measured: Mapping[Arm, Comparison]
     """The same as measured, without the adjustment."""
     holdout: HoldoutReading | None
@@ -342,6 +342,7 @@ def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | Non
         counts = counts_of(transaction.ledger.counts(campaign))
         recall = _recall(transaction, record)
         summary = transaction.plans.get(record.plan_id).summary
+        held_before = _held_out_before(transaction, record)
     arm = np.asarray(decisions["arm"].to_pylist(), object)
     late = np.asarray(decisions["late"].to_numpy(), np.bool_)
     over = record.matures_on <= as_of
@@ -364,6 +365,7 @@ def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | Non
         end=end,
         # refunds may come later than the purchase that counts
         price_to_end=np.where(full_price_before(end) > 0, full_price, 0.0) if is_cut else full_price,
+        held_before=held_before,
     )
     detectable = None if ab is None or not ab.findings else _detectable(decisions, full_price, arm, ~late)
     is_whole = recall is None
@@ -543,8 +545,12 @@ def _test(
     holdout: HoldoutReading | None,
     end: datetime,
     price_to_end: Vector,
+    held_before: bool,
 ) -> tuple[AbTest | None, str | None]:
-    """end: from when on nothing counts in the comparison with the holdout. price_to_end: `full_price` before it."""
+    """end: from when on nothing counts in the comparison with the holdout. price_to_end: `full_price` before it.
+
+    held_before: see `_held_out_before`.
+    """
     plan = record.plan
     shares = {
         Arm.DECIDED: 1 - plan.control.share - plan.holdout.share,
@@ -571,12 +577,13 @@ def _test(
     if orders is not None and Arm.HOLDOUT in compared:
         sent = sent_codes(plan, part) if plan.shared_codes else None
         other = revenue_beside(orders, part, (plan.valid.opens, end), sent=sent)
+    is_alike = Arm.CONTROL in compared or not held_before
     tested = partial(
         ab_test,
         arm[rows],
         decisions["depth"].to_numpy()[rows],
         revenue_weight=plan.objective.revenue_weight,
-        before=None if orders is None else spent_before(orders, part, plan),
+        before=spent_before(orders, part, plan) if orders is not None and is_alike else None,
         other_revenue=other,
         shares={str(name): share for name, share in shares.items() if share > 0},
         final=final,
@@ -588,7 +595,23 @@ def _test(
         if not found.findings:
             return covered, None
         found = replace(found, incremental=covered.incremental, incremental_adjusted=covered.incremental_adjusted)
-    return found, None
+    return replace(found, incremental_adjusted={}) if held_before else found, None
+
+
+def _held_out_before(transaction: Transaction, record: CampaignRecord) -> bool:
+    """Whether the holdout got no codes of an earlier campaign either, in the year that a comparison is adjusted by.
+
+    What the groups spent in that year then differs by what codes bring, and an adjustment by it would take away a part
+    of the very difference that a lasting holdout is there to show.
+    """
+    first, last = map(_beginning, year_before(record.plan.customers.as_of))
+    return record.plan.holdout.lasting and any(
+        other.campaign != record.campaign
+        and other.plan.holdout.lasting
+        and _beginning(other.plan.valid.opens) < last
+        and _beginning(other.plan.valid.closes) > first
+        for other in transaction.plans.campaigns()
+    )
 
 
 def spent_before(orders: pa.Table, decisions: pa.Table, plan: Plan) -> Vector:
