@@ -86,18 +86,35 @@ def test_a_chance_to_overspend_above_one_in_five_is_warned_of(budget, chance, sa
 )
 def test_groups_whose_codes_reach_other_shares_of_customers_are_warned_of(more, decided, control, said):
     arms = {Arm.DECIDED: decided, Arm.CONTROL: control}
-    assert group_warning(plan_of(**more), arms, currency=GBP) == said
+    assert group_warning(plan_of(**more), arms, budget_price=0.5 * ("budget" not in more), currency=GBP) == said
+
+
+@pytest.mark.parametrize("decided", [group(1000, 100, 900), group(1000, 0)])
+def test_a_budget_that_is_not_used_up_is_not_why_the_decided_group_gets_fewer_codes(decided):
+    arms = {Arm.DECIDED: decided, Arm.CONTROL: group(100, 60, 120)}
+    words = group_warning(plan_of(budget=10_000_000), arms, budget_price=0.0, currency=GBP)
+    assert words.endswith(
+        "deciding is worth. The decided group leaves out customers whose code would cost more than it brings."
+    )
+    assert "same budget per customer" in group_warning(plan_of(), arms, budget_price=0.5, currency=GBP)
+
+
+def test_codes_of_the_launch_are_measured_against_the_budget_without_the_reserve():
+    words = overspend_warning(plan_of(reserve={"share": "20%"}), 0.52)
+    assert words.startswith("The chance that the codes cost more than the budget without the reserve is 52%.")
 
 
 def test_a_plan_without_control_and_holdout_is_warned_of():
     alone = {Arm.DECIDED: group(1000, 600, 1200)}
-    assert group_warning(plan_of(), alone, currency=GBP).endswith("New plans begin with 10% control and 5% holdout.")
+    assert group_warning(plan_of(), alone, budget_price=0.5, currency=GBP).endswith(
+        "New plans begin with 10% control and 5% holdout."
+    )
     planned = plan_of(control={"share": 0.1}, holdout={"share": 0.025})
-    few = group_warning(planned, {Arm.DECIDED: group(3, 1)}, currency=GBP)
+    few = group_warning(planned, {Arm.DECIDED: group(3, 1)}, budget_price=0.5, currency=GBP)
     assert few.endswith("The plan has 3 customers, too few for 10% control and 2.5% holdout."), "its groups are empty"
     with_holdout = alone | {Arm.HOLDOUT: group(50, 0)}
-    assert group_warning(plan_of(), with_holdout, currency=GBP) == ""
-    assert group_warning(plan_of(policy={"name": "random"}), alone, currency=GBP) == ""
+    assert group_warning(plan_of(), with_holdout, budget_price=0.5, currency=GBP) == ""
+    assert group_warning(plan_of(policy={"name": "random"}), alone, budget_price=0.5, currency=GBP) == ""
 
 
 def test_a_kept_plan_gets_its_warnings_although_it_keeps_none(shop):

@@ -84,6 +84,8 @@ def test_the_headline_has_codes_money_budget_and_what_holds_the_plan_back():
         "(40% chance of more); the 30% cap is what holds you back."
     )
     assert "£1.24m (…), code cost £182k of £200k budget (… chance of more)" in headline(plan, solved, None)
+    reserved = plan_of(budget=250_000, reserve={"share": "20%"})
+    assert "£182k of £200k budget without the reserve (… chance of more)" in headline(reserved, solved, None)
 
 
 def test_the_chance_to_overspend_comes_with_the_intervals_and_is_never_an_earlier_one():
@@ -92,6 +94,10 @@ def test_the_chance_to_overspend_comes_with_the_intervals_and_is_never_an_earlie
     assert any("the budget is 40%. Set an overspend risk" in one for one in whole.warnings)
     assert whole.groups_cost == (
         "Price of control: about £60.0k of expected revenue (4.6%), less £9.00k of saved code cost."
+    )
+    dearer = replace(money_with_intervals(solved), groups_cost=GroupsCost(revenue=-1e3, markdown=-9e3))
+    assert planner_figures(plan, solved, dearer).groups_cost == (
+        "Price of control: no expected revenue, but £9.00k of code cost."
     )
     waiting = with_intervals_of(planner_figures(plan, solved, None), whole)
     assert whole.budget == "£182k of the budget of £200k is planned."

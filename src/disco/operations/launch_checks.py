@@ -171,7 +171,7 @@ def _budget(record: PlanRecord, store: Store) -> Iterator[LaunchCheck]:
         return
     cost, chance = money(summary.total.markdown.value, currency=store.locale.currency), summary.overspend_chance
     warning = overspend_warning(plan, chance)
-    more = warning or ("" if chance is None else overspend_words(chance))
+    more = warning or ("" if chance is None else overspend_words(plan, chance))
     state = CheckState.WARNING if warning else CheckState.OK
     sentence = f"The codes cost about {cost} of {budget}. {more}".rstrip()
     yield LaunchCheck(name="Budget", state=state, sentence=sentence)
@@ -181,7 +181,8 @@ def _groups(record: PlanRecord, store: Store) -> Iterator[LaunchCheck]:
     arms = record.summary.arms
     named = {Arm.CONTROL: "control", Arm.HOLDOUT: "holdout"}
     sizes = [f"{words} {arms[arm].customers:,}" for arm, words in named.items() if arm in arms]
-    warning = group_warning(record.plan, arms, currency=store.locale.currency)
+    price = record.summary.solution.budget_price
+    warning = group_warning(record.plan, arms, budget_price=price, currency=store.locale.currency)
     if sizes or warning:
         compared = f"Customers to compare with: {', '.join(sizes)}. " if sizes else ""
         state = CheckState.WARNING if warning else CheckState.OK

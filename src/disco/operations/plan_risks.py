@@ -26,7 +26,12 @@ def plan_risks(record: PlanRecord) -> tuple[str, ...]:
     currency = Locale.of_fingerprint(record.inputs.get(LOCALE_INPUT, "")).currency
     sentences = (
         overspend_warning(record.plan, record.summary.overspend_chance),
-        group_warning(record.plan, record.summary.arms, currency=currency),
+        group_warning(
+            record.plan,
+            record.summary.arms,
+            budget_price=record.summary.solution.budget_price,
+            currency=currency,
+        ),
     )
     return tuple(sentence for sentence in sentences if sentence)
 
@@ -41,9 +46,10 @@ def chance_text(chance: float) -> str:
     return "more than 99%" if chance >= 0.995 else percent(chance, decimals=0)
 
 
-def overspend_words(chance: float | None) -> str:
-    """chance: None while it is being computed."""
-    return f"The chance that the codes cost more than the budget is {'…' if chance is None else chance_text(chance)}."
+def overspend_words(plan: Plan, chance: float | None) -> str:
+    """chance: None while it is being computed. The reserve is for late arrivals, so these codes may not cost it."""
+    most = "the budget without the reserve" if plan.reserve.share else "the budget"
+    return f"The chance that the codes cost more than {most} is {'…' if chance is None else chance_text(chance)}."
 
 
 def overspend_warning(plan: Plan, chance: float | None) -> str:
@@ -51,18 +57,23 @@ def overspend_warning(plan: Plan, chance: float | None) -> str:
     if chance is None or chance <= MOST_RISK:
         return ""
     if plan.overspend_risk is not None:
-        return f"{overspend_words(chance)} The plan allows an overspend risk of {chance_text(plan.overspend_risk)}."
+        return (
+            f"{overspend_words(plan, chance)} The plan allows an overspend risk of {chance_text(plan.overspend_risk)}."
+        )
     bound = percent(MOST_RISK, decimals=0)
-    return f"{overspend_words(chance)} Set an overspend risk of {bound} to keep the chance at or below that."
+    return f"{overspend_words(plan, chance)} Set an overspend risk of {bound} to keep the chance at or below that."
 
 
-def group_warning(plan: Plan, arms: Mapping[Arm, ArmForecast], *, currency: Currency) -> str:
-    """Why the groups of a plan cannot say what deciding is worth; empty where they can, and where codes are random."""
+def group_warning(plan: Plan, arms: Mapping[Arm, ArmForecast], *, budget_price: float, currency: Currency) -> str:
+    """Why the groups of a plan cannot say what deciding is worth; empty where they can, and where codes are random.
+
+    budget_price: of the decided group; 0 where it needs no more money.
+    """
     if plan.policy.assigns_at_random or Arm.DECIDED not in arms:
         return ""
     if len(arms) == 1:
         return _no_group_warning(plan, arms[Arm.DECIDED].customers)
-    return "" if Arm.CONTROL not in arms else _coverage_warning(plan, arms, currency)
+    return "" if Arm.CONTROL not in arms else _coverage_warning(plan, arms, budget_price, currency)
 
 
 def _no_group_warning(plan: Plan, customers: int) -> str:
@@ -75,7 +86,7 @@ def _no_group_warning(plan: Plan, customers: int) -> str:
     return f"{sentence} New plans begin with {CONTROL_SHARE} control and {HOLDOUT_SHARE} holdout."
 
 
-def _coverage_warning(plan: Plan, arms: Mapping[Arm, ArmForecast], currency: Currency) -> str:
+def _coverage_warning(plan: Plan, arms: Mapping[Arm, ArmForecast], budget_price: float, currency: Currency) -> str:
     share = {arm: sum(arms[arm].codes.values()) / arms[arm].customers for arm in (Arm.DECIDED, Arm.CONTROL)}
     fewer, more = sorted(share, key=lambda arm: share[arm])
     if share[fewer] >= _COMPARABLE * share[more]:
@@ -84,6 +95,8 @@ def _coverage_warning(plan: Plan, arms: Mapping[Arm, ArmForecast], currency: Cur
         f"{percent(share[fewer], decimals=0)} of the {fewer} group get a code, and {percent(share[more], decimals=0)} "
         f"of the {more} group. Comparing them would show what more codes bring, not what deciding is worth."
     )
+    if fewer is Arm.DECIDED and not budget_price:
+        return f"{sentence} The decided group leaves out customers whose code would cost more than it brings."
     return f"{sentence}{_cause(plan, arms, fewer, more, currency)}"
 
 
@@ -97,8 +110,6 @@ def _cause(plan: Plan, arms: Mapping[Arm, ArmForecast], fewer: Arm, more: Arm, c
             each = f"{money(dear, currency=currency)} and a {more} one {money(cheap, currency=currency)}"
             words += f", but a {fewer} code costs {each}"
         return f"{words}. {_remedy(plan)}" if fewer is Arm.CONTROL else f"{words}."
-    if fewer is Arm.DECIDED:
-        return " The decided group leaves out customers whose code would cost more than it brings."
     return ""
 
 

@@ -175,7 +175,8 @@ def headline(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None) -> str
         if plan.budget_amount is not None:
             chance = None if money is None else money.overspend_chance
             more = f"{'…' if chance is None else chance_text(chance)} chance of more"
-            cost += f" of {unit.text(plan.budget_amount)} budget ({more})"
+            budget = f"{unit.text(plan.budget_amount * (1 - plan.reserve.share))} budget"
+            cost += f" of {budget}{' without the reserve' if plan.reserve.share else ''} ({more})"
         parts.append(cost)
     sentence = ", ".join(parts)
     if total is None:
@@ -253,7 +254,7 @@ def _budget_words(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None, u
     chance = None if money is None else money.overspend_chance
     if overspend_warning(plan, chance):
         return words  # the warning says it already
-    return f"{words} {overspend_words(chance)}"
+    return f"{words} {overspend_words(plan, chance)}"
 
 
 def _groups_words(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None, unit: Money) -> str:
@@ -268,18 +269,23 @@ def _groups_words(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None, u
     if money.groups_cost is None:
         return ""
     lost, saved = money.groups_cost.revenue, money.groups_cost.markdown
+    small = _SMALL * solved.total.markdown.value
     if lost <= 0:
-        return f"{words} no expected revenue."
+        return f"{words} no expected revenue{f', but {unit.text(-saved)} of code cost' if saved < -small else ''}."
     share = percent(lost / (lost + solved.total.revenue.value))
-    is_worth_saying = saved > _SMALL * solved.total.markdown.value
-    less = f", less {unit.text(saved)} of saved code cost" if is_worth_saying else ""
+    less = f", less {unit.text(saved)} of saved code cost" if saved > small else ""
     return f"{words} about {unit.text(lost)} of expected revenue ({share}){less}."
 
 
 def _warnings(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None, unit: Money) -> tuple[str, ...]:
     sentences = (
         "" if money is None else overspend_warning(plan, money.overspend_chance),
-        group_warning(plan, solved.arms if money is None else money.arms, currency=unit.currency),
+        group_warning(
+            plan,
+            solved.arms if money is None else money.arms,
+            budget_price=solved.budget_price,
+            currency=unit.currency,
+        ),
     )
     return tuple(sentence for sentence in sentences if sentence)
 

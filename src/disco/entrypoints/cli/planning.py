@@ -261,7 +261,7 @@ def _budget(planned: "PlanResult") -> str:
     assert plan.budget_amount is not None
     assert planned.ceiling is not None
     held = f"; {plan.reserve.share:.0%} of it is kept for late arrivals" if plan.reserve.share else ""
-    words = f"Budget {money(plan.budget_amount)}{held}. {overspend_words(planned.overspend_chance)}"
+    words = f"Budget {money(plan.budget_amount)}{held}. {overspend_words(plan, planned.overspend_chance)}"
     if plan.overspend_risk is None:
         return words
     words = f"{words.removesuffix('.')} (overspend_risk allows {100 * plan.overspend_risk:g}%)."
