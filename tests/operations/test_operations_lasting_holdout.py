@@ -12,10 +12,12 @@ from scipy.stats import binom
 from small_life import NETWORK, SECRET, FixedClock, nothing_known, people
 from stores import open_store
 
+from disco.adapters.shop_data import FolderShopData
 from disco.operations.arms import arms_of, split
 from disco.operations.explaining import explain
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch
+from disco.operations.new_plan import new_plan
 from disco.operations.plan_review import content_of
 from disco.operations.planned import keep, load, plan_id
 from disco.operations.planning import plan_campaign
@@ -138,6 +140,20 @@ def test_a_copy_of_a_plan_says_which_of_the_two_it_is():
         copied = content_of(plan(lasting=lasting))
         assert copied["holdout"]["lasting"] is lasting
         assert read_plan(copied, lasting_holdout=True) == plan(lasting=lasting)
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_a_new_plan_leaves_it_to_the_shop_unless_the_last_campaign_was_lasting(shop, tmp_path, lasting):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "orders.csv").write_text(
+        "order_id,customer_id,ordered_at,full_price\n1,1,2027-02-01T12:00:00,20.00\n"
+    )
+    data = FolderShopData(folder=tmp_path, place=str(tmp_path / "data"), queries=None, network_file=tmp_path / "x")
+    launch(shop.store, planned(shop.store, plan(lasting=lasting)), clock=FixedClock(), secret=SECRET)
+    content = new_plan(shop.store, data, campaign="next", today=date(2027, 5, 3))
+    assert content["holdout"]["share"] == 0.2
+    assert read_plan(content, lasting_holdout=True).holdout.lasting
+    assert read_plan(content).holdout.lasting is lasting
 
 
 def test_plans_without_the_key_keep_their_bytes():

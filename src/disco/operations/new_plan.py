@@ -40,6 +40,8 @@ def new_plan(store: Store, data: ShopData, *, campaign: str, today: date) -> dic
         content["customers"] = {key: text for key, text in last["customers"].items() if key != "as_of"}
         kept = ("depths", "objective", "control", "holdout", "channel")
         content |= {key: last[key] for key in kept if key in last}
+        if not content["holdout"].get("lasting"):  # a shop that has turned it on since means its new plans
+            content["holdout"] = {"share": content["holdout"]["share"]}
     return _dated(content, data, today=today, days=_DAYS)
 
 
