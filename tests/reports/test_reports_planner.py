@@ -85,7 +85,9 @@ def test_the_headline_has_codes_money_budget_and_what_holds_the_plan_back():
     )
     assert "£1.24m (…), code cost £182k of £200k budget (… chance of more)" in headline(plan, solved, None)
     reserved = plan_of(budget=250_000, reserve={"share": "20%"})
-    assert "£182k of £200k budget without the reserve (… chance of more)" in headline(reserved, solved, None)
+    assert "£182k of £200k, the budget of £250k without its reserve (… chance of more)" in headline(
+        reserved, solved, None
+    )
 
 
 def test_the_chance_to_overspend_comes_with_the_intervals_and_is_never_an_earlier_one():

@@ -175,8 +175,10 @@ def headline(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None) -> str
         if plan.budget_amount is not None:
             chance = None if money is None else money.overspend_chance
             more = f"{'…' if chance is None else chance_text(chance)} chance of more"
-            budget = f"{unit.text(plan.budget_amount * (1 - plan.reserve.share))} budget"
-            cost += f" of {budget}{' without the reserve' if plan.reserve.share else ''} ({more})"
+            whole, reserve = unit.text(plan.budget_amount), plan.reserve.share
+            at_launch = unit.text(plan.budget_amount * (1 - reserve))
+            budget = f"{at_launch}, the budget of {whole} without its reserve" if reserve else f"{whole} budget"
+            cost += f" of {budget} ({more})"
         parts.append(cost)
     sentence = ", ".join(parts)
     if total is None:
