@@ -116,20 +116,54 @@ def test_the_mean_rate_is_that_of_quadrature(location, variance):
     assert again == pytest.approx(location, abs=0.01)
 
 
-def test_one_column_is_fitted_as_many_are():
-    """Without bins r is eliminated node by node; the general steps with one column that f leaves alone agree."""
+def line_reference(x, sent, used, *, rho, start, variance):
+    """Mode and covariance of (g at the nodes, δ) without bins: Newton in extended precision, every r_j eliminated."""
+    x, sent, used = (np.asarray(part, np.longdouble) for part in (x, sent, used))
+    rho, start, variance = np.longdouble(rho), np.longdouble(start), np.longdouble(variance)
+    slope_precision = 1 / np.longdouble(posterior.SLOPE_SD) ** 2
+    alpha, delta, r = np.log((used.sum() + 1) / (sent.sum() - used.sum() + 1)), np.longdouble(0), np.zeros_like(x)
+    for _ in range(60):
+        rate = 1 / (1 + np.exp(-(alpha + delta * x + r)))
+        weight, slope = sent * rate * (1 - rate), used - sent * rate
+        left, shrunk = slope - rho * r, rho / (weight + rho)
+        kept, moved = weight * shrunk, slope - weight / (weight + rho) * left
+        aa, ad, dd = 1 / variance + kept.sum(), (kept * x).sum(), slope_precision + (kept * x * x).sum()
+        slope_a = moved.sum() - (alpha - start) / variance
+        slope_d = (moved * x).sum() - delta * slope_precision
+        determinant = aa * dd - ad * ad
+        step_a, step_d = (dd * slope_a - ad * slope_d) / determinant, (aa * slope_d - ad * slope_a) / determinant
+        step_r = (left - weight * (step_a + step_d * x)) / (weight + rho)
+        short = 2.0 / max(np.abs(step_a + step_d * x + step_r).max(), 2.0)
+        alpha, delta, r = alpha + short * step_a, delta + short * step_d, r + short * step_r
+    both = np.stack((dd - ad * x, aa * x - ad)) / determinant  # covariance of (α, δ) with α + δ·x
+    covariance = shrunk[:, None] * (both[0][:, None] + both[1][:, None] * x) * shrunk
+    covariance[np.arange(x.size), np.arange(x.size)] += 1 / (weight + rho)
+    side = shrunk * both[1]
+    whole = np.block([[covariance, side[:, None]], [side[None, :], np.array([[aa / determinant]])]])
+    return np.append(alpha + delta * x + r, delta), whole
+
+
+@pytest.mark.parametrize("codes", [50, 4000, 10**6])
+@pytest.mark.parametrize("count", [1, 3, 9, 40])
+def test_without_bins_both_ways_of_elimination_are_those_of_extended_precision(count, codes):
+    """r eliminated node by node, and the general steps with one column that f leaves alone."""
     generator = np.random.default_rng(5)
-    for count in (1, 3, 9):
-        sent = generator.integers(1, 4000, count)[:, None] * 1.0
-        used = np.rint(sent * generator.uniform(0, 0.5, (count, 1)))
-        x = np.sort(generator.uniform(-0.2, 0.2, count))
-        rough = posterior._Grid.of(with_bins=False, columns=1).rough
-        mean, covariance, evidence = posterior.solve_line(x, sent[:, 0], used[:, 0], rough, -2.3, 0.6)
-        none = np.full((rough.size, 1), 1e14)  # 1/φ²: no bump
-        general = posterior._solve(x, sent, used, np.zeros(1), none, rough, start=-2.3, variance=0.6)
-        np.testing.assert_allclose(mean, general.mean, atol=1e-8)
-        np.testing.assert_allclose(covariance, general.covariance, atol=1e-8)
-        np.testing.assert_allclose(evidence - evidence[0], general.evidence - general.evidence[0], atol=1e-6)
+    sent = generator.integers(1, codes, count)[:, None] * 1.0
+    used = np.rint(sent * generator.uniform(0, 0.5, (count, 1)))
+    x = np.sort(generator.uniform(-0.2, 0.2, count))
+    rough = posterior._Grid.of(with_bins=False, columns=1).rough
+    line = posterior._Solved(*posterior.solve_line(x, sent[:, 0], used[:, 0], rough, -2.3, 0.6))
+    none = np.full((rough.size, 1), 1e300)  # 1/φ²: no bump
+    general = posterior._solve(x, sent, used, np.zeros(1), none, rough, start=-2.3, variance=0.6)
+    np.testing.assert_allclose(line.evidence - line.evidence[0], general.evidence - general.evidence[0], atol=1e-7)
+    for point, rho in enumerate(rough):
+        mean, covariance = line_reference(x, sent[:, 0], used[:, 0], rho=rho, start=-2.3, variance=0.6)
+        sd = np.sqrt(np.diag(covariance)).astype(float)
+        for solved, near in ((line, 1e-10), (general, 1e-9)):
+            np.testing.assert_allclose(solved.mean[point, : count + 1], mean.astype(float), rtol=0, atol=1e-13)
+            scaled = (solved.covariance[point, : count + 1, : count + 1] - covariance.astype(float)) / np.outer(sd, sd)
+            np.testing.assert_allclose(scaled, 0, atol=near)
+            np.testing.assert_allclose(solved.mean[point, count + 1 :], [1.0, 0.0], atol=1e-200)  # β keeps its prior
 
 
 def test_an_interpreted_fit_has_the_bits_of_a_compiled_one():
@@ -155,11 +189,13 @@ def test_levels_give_the_rate_asked_for():
         np.testing.assert_allclose((shares * expit(level[:, None] + offsets)).sum(axis=1), rate, atol=1e-12)
 
 
+@pytest.mark.parametrize("columns", [1, 3])
 @pytest.mark.parametrize("codes", [1, 10**3, 10**9])
 @pytest.mark.parametrize("share", [0.0, 1e-3, 0.5, 1.0])
-def test_newton_converges_for_any_counts(codes, share):
-    sent = np.full((3, 3), codes)
-    counts = EngagementCounts([0.1, 0.2, 0.3], sent, (sent * share).astype(int), ScoreBins([0.0], [-1.0, 1.0]))
+def test_newton_converges_for_any_counts(codes, share, columns):
+    bins = ScoreBins([0.0], [-1.0, 1.0]) if columns == 3 else None
+    sent = np.full((3, 3) if bins else 3, codes)
+    counts = EngagementCounts([0.1, 0.2, 0.3], sent, (sent * share).astype(int), bins)
     state = fit(counts, prior_rate=0.1, prior_codes=20)
     assert np.isfinite(state.mean).all()
     assert (np.diag(state.covariance) > 0).all()

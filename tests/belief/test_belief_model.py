@@ -1,6 +1,7 @@
-"""BasketModel: its predictions against the textbook, what it does with campaigns, and what sharing means."""
+"""BasketModel: its predictions against the textbook, what it does with campaigns, what sharing means, its tuning."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from disco.belief import (
     SmoothSpline,
     demand_curve,
 )
-from disco.records.errors import InputError, SchemaMismatchError
+from disco.records.errors import IllConditionedError, InputError, SchemaMismatchError
 
 
 def on_grid(values):
@@ -289,3 +290,148 @@ def test_names_are_no_part_of_a_model_s_identity_and_survive_its_file(tmp_path):
         assert pickle.loads(pickle.dumps(model)).context_names == model.context_names
     assert plain.update(NAMED, *rows).context_names == ("spend", "recency")
     assert BasketModel().update(pd.DataFrame(NAMED.to_numpy()), *rows).context_names is None
+
+
+# ---- effective plays, and where the posterior admits that it does not know -------------------------------------------
+
+
+def straight_purchases(count, depths):
+    generator = np.random.default_rng(1)
+    context = generator.normal(size=(count, 4)).clip(-4, 4)
+    depth = generator.choice(depths, count)
+    log_price = 3.6 + 0.4 * context[:, 0] + depth * (1 + 0.5 * context[:, 1]) + 0.6 * generator.normal(size=count)
+    return context, depth, np.exp(log_price)
+
+
+def test_effective_plays_of_one_hot_are_the_plays():
+    model = BasketModel(encoding=OneHotDepth((0.2, 0.5, 0.8)), constant_precision=None, prior_precision=3.0)
+    model = model.update(np.empty((1000, 0)), np.full(1000, 0.5), np.full(1000, 30.0))
+    plays = model.effective_plays(np.empty((3, 0)), [0.2, 0.5, 0.8])
+    assert plays == pytest.approx([0, 1000, 0], abs=1e-9)
+    assert (plays >= 0).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_question_without_any_feature_has_no_plays():
+    # without a constant, and at the reference itself, ψ = 0: nothing can be learned about it
+    model = BasketModel(encoding=DistanceToDepth(0.5), constant_precision=None)
+    model = model.update(np.empty((3, 0)), np.full(3, 0.1), np.full(3, 20.0))
+    assert model.effective_plays(np.empty((1, 0)), [0.5]).tolist() == [0.0]
+
+
+@pytest.mark.parametrize(("gamma", "between"), [(2, 300), (20, 10)])
+def test_effective_plays_of_radial_basis_are_shared(gamma, between):
+    here = np.full((1, 6), 0.2)  # at a fixed context, as the definition says
+    depth = np.repeat([0.4, 0.6], 1000)
+    model = BasketModel(encoding=RadialBasis(gamma=gamma)).update(
+        np.repeat(here, 2000, axis=0), depth, np.full(2000, 30.0)
+    )
+    asked = [0.4, 0.5, 0.6, 0.0, 1.0]
+    left, middle, right, *far = model.effective_plays(np.repeat(here, 5, axis=0), asked)
+    assert min(left, right) >= 1000
+    assert between < middle < 2000
+    assert max(far) < min(10, middle / 5)
+
+
+def test_effective_plays_by_hand():
+    # ψ = [1, u] at u = ½: V0 = (2, 3); 8 plays at u = ½ add ψψᵀ eight times, so they are worth exactly 8
+    model = BasketModel(encoding=LinearDepth(), constant_precision=2.0, prior_precision=3.0)
+    model = model.update(np.empty((8, 0)), np.full(8, 0.5), np.full(8, 20.0))
+    assert model.effective_plays(np.empty((1, 0)), [0.5])[0] == pytest.approx(8)
+
+
+@pytest.mark.parametrize("encoding", [RadialBasis(gamma=2), RadialBasis(gamma=20), SmoothSpline()])
+def test_ignorance_is_larger_at_unplayed_depths_and_falls_with_data(encoding):
+    sds = []
+    for count in (200, 2000, 20_000):
+        context, depth, price = straight_purchases(count, depths=(0.65, 0.75, 0.85))
+        model = BasketModel(encoding=encoding, noise_sd=0.6).update(context, depth, price)
+        sds.append([model.predict(np.zeros((1, 4)), [at])[1][0] for at in (0.75, 0.3)])
+    played, unplayed = np.array(sds).T
+    assert (unplayed > played).all()
+    assert (np.diff(played) < 0).all()
+    assert (np.diff(unplayed) < 0).all()
+
+
+def test_ignorance_of_the_spline_grows_with_distance_on_both_sides():
+    context, depth, price = straight_purchases(5000, depths=(0.45, 0.5, 0.55))
+    model = BasketModel(encoding=SmoothSpline(), noise_sd=0.6).update(context, depth, price)
+    for side in (np.arange(0.55, 1.001, 0.05), np.arange(0.45, -0.001, -0.05)):
+        _, sd = model.predict(np.zeros((side.size, 4)), side.clip(0, 1))
+        assert (np.diff(sd) > 0).all()
+
+
+# ---- settings chosen by marginal likelihood --------------------------------------------------------------------------
+
+
+def wavy_purchases(count=8000, *, wiggle=0.0, context_sd=0.4, seed=2):
+    generator = np.random.default_rng(seed)
+    context = generator.normal(size=(count, 2)).clip(-4, 4)
+    depth = generator.choice(np.linspace(0.05, 0.95, 10), count)
+    shape = wiggle * np.sin(12 * depth) + 0.7 * depth
+    return context, depth, np.exp(3.5 + shape + context_sd * context[:, 0] + 0.5 * generator.normal(size=count))
+
+
+def test_the_choice_explains_the_evidence_better_and_says_why():
+    model = BasketModel(encoding=RadialBasis(gamma=20)).update(*wavy_purchases())
+    tuned = model.tuned()
+    assert tuned.posterior.log_evidence > model.posterior.log_evidence
+    assert tuned.evidence == model.evidence
+    assert "8,000 purchases" in tuned.reason
+    assert f"of 7 widths gamma {tuned.encoding.gamma} explains them best" in tuned.reason
+    assert "more than 1,000 times more likely than under the settings before" in tuned.reason
+    sds = [prior**-0.5 for prior in (tuned.prior.context, tuned.prior.depth, tuned.prior.interaction)]
+    for sd, part in zip(sds, ("the context", "the depth", "both together"), strict=True):
+        assert f"±{sd:.3g} for {part}" in tuned.reason  # what is said is what was chosen
+    assert tuned.tuned().posterior.log_evidence >= tuned.posterior.log_evidence - 1e-3
+
+
+def test_a_straight_truth_wants_wide_bumps_and_a_wavy_one_narrow_bumps():
+    widths = [BasketModel().update(*wavy_purchases(wiggle=wiggle)).tuned().encoding.gamma for wiggle in (0.0, 0.8)]
+    assert widths[0] < widths[1]
+
+
+def test_a_block_without_effect_gets_a_high_precision():
+    prior = BasketModel(encoding=LinearDepth()).update(*wavy_purchases()).tuned().prior
+    assert prior.interaction > 20 * prior.context  # the truth has no interaction
+
+
+def test_no_neighbour_is_better():
+    """Independent check of the optimum: moving any precision by a factor of two lowers the marginal likelihood."""
+    tuned = BasketModel(encoding=LinearDepth()).update(*wavy_purchases(context_sd=0.8)).tuned()
+    best = tuned.posterior.log_evidence
+    for block in ("context", "depth"):
+        for factor in (0.5, 2.0):
+            moved = replace(tuned.prior, **{block: getattr(tuned.prior, block) * factor})
+            assert replace(tuned, prior_precision=moved).posterior.log_evidence <= best + 1e-3
+
+
+def test_the_spline_keeps_its_population_prior_and_re_estimates_deviations():
+    model = BasketModel(encoding=SmoothSpline()).update(*wavy_purchases(context_sd=0.05))
+    tuned = model.tuned()
+    assert tuned.prior.depth == model.prior.depth
+    assert tuned.prior.depth_mean == model.prior.depth_mean
+    assert tuned.prior.context > 3 * model.prior.context  # customers deviate by 0.05, not by 0.3
+    assert tuned.prior.absolute
+
+
+def test_a_fixed_choice_stays_possible_and_nothing_to_learn_from_is_said():
+    assert BasketModel().tuned().reason == "not tuned: there is no evidence yet"
+    fixed = BasketModel(encoding=RadialBasis(alpha=20), prior_precision=Prior(context=2.0)).update(*wavy_purchases(100))
+    assert fixed.encoding.alpha == 20
+    assert fixed.reason == "chosen by hand"
+
+
+def test_a_state_without_solution_is_tuned_into_one_that_has():
+    model = BasketModel(encoding=RadialBasis(alpha=20), prior_precision=1e-14).update(*wavy_purchases(300))
+    with pytest.raises(IllConditionedError):
+        model.predict(np.zeros((1, 2)), 0.3)
+    tuned = model.tuned()
+    assert np.isfinite(tuned.predict(np.zeros((1, 2)), 0.3)).all()
+    assert "no solution" in tuned.reason
+
+
+@pytest.mark.parametrize("noise_sd", [None, 0.5])
+def test_tuning_works_with_fixed_and_estimated_noise(noise_sd):
+    model = BasketModel(noise_sd=noise_sd).update(*wavy_purchases(500))
+    assert model.tuned().posterior.log_evidence >= model.posterior.log_evidence

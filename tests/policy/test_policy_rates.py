@@ -6,8 +6,8 @@ from scipy.special import expit, logit
 
 from disco.adapters.engines import LocalEngine
 from disco.belief import Engagement, EngagementCounts
+from disco.belief.engagement import make_rising
 from disco.belief.engagement_posterior import attenuation
-from disco.belief.rate_draws import make_rising
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence, rates_of_policy
 from disco.records.chunks import CHUNK_ROWS
 from disco.records.errors import InputError

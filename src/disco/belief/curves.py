@@ -5,18 +5,17 @@ A campaign's totals take one θ for everybody per draw, because errors of θ do 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from disco.belief.elementary import exponential, exponentials, logistic
-from disco.belief.engagement import Engagement, SharedDraws
+from disco.belief.elementary import exp_array, exponentials, logistic
+from disco.belief.engagement import Engagement
 from disco.belief.inputs import read_depth_column
-from disco.belief.law import serve_means
-from disco.belief.rate_draws import shared_rates
-from disco.belief.serving import FullPrices
+from disco.belief.law import FullPrices, serve_means
 from disco.records.arguments import column_names, read_array, read_column, read_count, read_level
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.chunks import row_chunks, spread
@@ -180,7 +179,9 @@ def demand_curve(
     generator = np.random.Generator(np.random.Philox(key=name_key(seed)))
     theta = model.theta_draws(count, generator, context_size=contexts.shape[1])
     spread = np.exp(model.depth_spread.draws(offered, count=count, generator=generator) / 2)
-    who = _Receivers.of(engagement, head, contexts, offered, count=count, generator=generator)
+    who = None
+    if engagement is not None:
+        who = _receivers(engagement, head, contexts, offered, count=count, generator=generator)
     out = np.empty((offered.size, len(contexts)))
     money, rates, per_code = (np.empty((count, offered.size)) for _ in range(3))
     if len(contexts) == 1:
@@ -192,14 +193,14 @@ def demand_curve(
         else:
             out[:, 0] = money[draw]
         if who is not None:
-            drawn = who.drawn(draw)
+            drawn = who[1](draw)
             rates[draw], per_code[draw] = drawn.mean(axis=1), (drawn * out).mean(axis=1)
     serve_means(contexts, law.mean, encoded, 0.0, out)
     scale = np.exp(model.spread(offered) ** 2 / 2)
     answers: dict[str, Band] = {}
     if who is not None:
-        answers["engagement"] = _band(who.mean.mean(axis=1), rates, level)
-        answers["full_price_per_code"] = _band((who.mean * out).mean(axis=1) * scale, per_code * spread, level)
+        answers["engagement"] = _band(who[0].mean(axis=1), rates, level)
+        answers["full_price_per_code"] = _band((who[0] * out).mean(axis=1) * scale, per_code * spread, level)
     plays, extrapolated = _experience(model, average, offered)
     return DemandCurve(
         depths=offered,
@@ -217,45 +218,26 @@ def _band(mean: Vector, draws: Matrix, level: float) -> Band:
     return Band(mean, lower, upper, level, draws)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Receivers:
-    """The rates of a segment's customers: their means, and draws with one draw of the parameters for everybody."""
+def _receivers(
+    engagement: Engagement,
+    head: EngagementHead | None,
+    contexts: Matrix,
+    depths: Vector,
+    *,
+    count: int,
+    generator: np.random.Generator,
+) -> tuple[Matrix, Callable[[int], Matrix]]:
+    """(depths, customers) the mean rates of a segment's customers, and a function that gives those of one draw.
 
-    mean: Matrix  # (depths, customers), or (depths, 1) where they are not told apart
-    score: Vector | None  # (customers,)
-    place: Integers  # (customers,) the column of each
-    draws: SharedDraws | None  # of the parameters
-    everybody: Matrix  # (draws, depths) of the population's rates, where customers are not told apart
-
-    @classmethod
-    def of(
-        cls,
-        engagement: Engagement | None,
-        head: EngagementHead | None,
-        contexts: Matrix,
-        depths: Vector,
-        *,
-        count: int,
-        generator: np.random.Generator,
-    ) -> _Receivers | None:
-        if engagement is None:
-            return None
-        bins = engagement.counts.bins
-        if head is None or bins is None:
-            drawn = engagement.draws(depths, count=count, generator=generator)
-            return cls(engagement.rates(depths)[:, None], None, np.zeros(0, np.int64), None, drawn)
-        score = head.scores(contexts)
-        shared = engagement.shared_draws(depths, count=count, generator=generator)
-        return cls(engagement.rates_of(score, depths).T, score, bins.places(score), shared, np.zeros((0, 0)))
-
-    def drawn(self, draw: int) -> Matrix:
-        """(depths, customers) the rates of one draw, or (depths, 1)."""
-        if self.score is None or self.draws is None:
-            return np.asarray(self.everybody[draw][:, None])
-        out = np.empty(self.mean.shape)
-        level, tilt, bump = self.draws.level[draw], float(self.draws.tilt[draw]), self.draws.bump[draw]
-        shared_rates(self.score, self.place, level, tilt, bump, out)
-        return out
+    A draw is one of the parameters, for everybody. Customers who are not told apart have one column together.
+    """
+    bins = engagement.counts.bins
+    if head is None or bins is None:
+        everybody = engagement.draws(depths, count=count, generator=generator)
+        return engagement.rates(depths)[:, None], lambda draw: everybody[draw][:, None]
+    score = head.scores(contexts)
+    shared, place = engagement.shared_draws(depths, count=count, generator=generator), bins.places(score)
+    return engagement.rates_of(score, depths).T, lambda draw: shared.rates_of(draw, score, place)
 
 
 def _one_customer(context: Vector, thetas: Matrix, encoded: Matrix) -> Matrix:
@@ -269,8 +251,7 @@ def _one_customer(context: Vector, thetas: Matrix, encoded: Matrix) -> Matrix:
     line = np.repeat(c[:, :1], len(encoded), axis=1)
     for j in range(1, encoded.shape[1]):
         line += encoded[:, j] * c[:, j, None]
-    whole: Any = exponential.__wrapped__  # its operations work on arrays as on numbers
-    return np.asarray(whole(line.clip(-LOG_PRICE_LIMIT, LOG_PRICE_LIMIT)))
+    return exp_array(line.clip(-LOG_PRICE_LIMIT, LOG_PRICE_LIMIT))
 
 
 def monotone_shares(
@@ -355,22 +336,20 @@ def draw_full_price_totals(
     variance = model.depth_spread.draws(offered, count=count, generator=generator)
     bins = engagement.counts.bins
     rates = np.ones((count, offered.size))
+    scores, place = np.zeros(0), np.zeros(0, np.int64)
+    level, tilt, bump = np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0))
     if score is None or bins is None:  # everybody has p = 1 in the sums, and the rates come after them
         rates = engagement.draws(offered, count=count, generator=generator)
-        answers = _Answers(np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0)))
     else:
         scores = read_column(score, where="score", rows=len(contexts))
-        shared = engagement.shared_draws(offered, count=count, generator=generator)
-        answers = _Answers(
-            scores, bins.places(scores), *map(np.ascontiguousarray, (shared.level, shared.tilt, shared.bump))
-        )
+        place, shared = bins.places(scores), engagement.shared_draws(offered, count=count, generator=generator)
+        level, tilt, bump = map(np.ascontiguousarray, (shared.level, shared.tilt, shared.bump))
     encoded, thetas = model.encoded(offered), theta.reshape(count, *law.mean.shape)
 
-    people = _ByDepth.of(contexts, columns, answers, depths=offered.size)
+    people = _ByDepth.of(contexts, columns, scores, place, depths=offered.size)
 
     def chunk(part: slice) -> tuple[Matrix, Matrix, Matrix]:
-        drawn = answers if not answers.score.size else answers.of_draws(part)
-        return _sums(people, encoded, thetas[part], drawn.level, drawn.tilt, drawn.bump)
+        return _sums(people, encoded, thetas[part], level[part], tilt[part], bump[part])
 
     parts = list(spread(chunk, row_chunks(count, size=_DRAWS_AT_ONCE), engine=engine))
     first, square, both = (np.concatenate(sums) for sums in zip(*parts, strict=True))
@@ -385,19 +364,6 @@ def draw_full_price_totals(
     return np.asarray(np.maximum(totals, 0.0))
 
 
-class _Answers(NamedTuple):
-    """Who buys, in each draw: logit p = level[draw, a] + tilt[draw]·h + bump[draw, column]. Without scores p is 1."""
-
-    score: Vector  # (customers,), or empty
-    place: Integers  # (customers,) the column of each, or empty
-    level: Matrix  # (draws, depths)
-    tilt: Vector  # (draws,)
-    bump: Matrix  # (draws, columns)
-
-    def of_draws(self, part: slice) -> _Answers:
-        return self._replace(level=self.level[part], tilt=self.tilt[part], bump=self.bump[part])
-
-
 class _ByDepth(NamedTuple):
     """Customers with a code, those of one depth beside each other, in their order: a block of them runs on vectors."""
 
@@ -407,14 +373,14 @@ class _ByDepth(NamedTuple):
     start: Integers  # (depths + 1,) where the customers of a depth begin
 
     @classmethod
-    def of(cls, context: Matrix, choice: Integers, answers: _Answers, *, depths: int) -> _ByDepth:
+    def of(cls, context: Matrix, choice: Integers, score: Vector, place: Integers, *, depths: int) -> _ByDepth:
         order = np.argsort(choice, kind="stable")
         start = np.searchsorted(choice[order], np.arange(depths + 1))
         order, start = order[start[0] :], start - start[0]
         rounded = np.ascontiguousarray((np.rint(context[order] * GRID) / GRID).T)
-        if not answers.score.size:
-            return cls(rounded, answers.score, answers.place, start)
-        return cls(rounded, np.nan_to_num(answers.score[order], nan=0.0), answers.place[order], start)
+        if not score.size:
+            return cls(rounded, score, place, start)
+        return cls(rounded, np.nan_to_num(score[order], nan=0.0), place[order], start)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -422,7 +388,11 @@ def _sums(
     people: _ByDepth, encoded: Matrix, thetas: Matrix, level: Matrix, tilt: Vector, bump: Matrix
 ) -> tuple[Matrix, Matrix, Matrix]:
     """Σpφ, Σpφ² and Σp²φ² per (draw, depth), φ = exp(ψᵀθ). Sums are in the order of the customers, so chunks of draws
-    and blocks of customers change no bit."""
+    and blocks of customers change no bit.
+
+    logit p = level[draw, a] + tilt[draw]·h + bump[draw, column]; p is 1 where customers have no scores. level (draws,
+    depths), tilt (draws,), bump (draws, columns), or empty.
+    """
     draws, p, q = thetas.shape
     depths = encoded.shape[0]
     context, score, place, start = people

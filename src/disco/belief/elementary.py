@@ -10,6 +10,7 @@ may change (`tests/test_fixed_bytes.py`).
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ _LN2_LOW = 1.9082149292705877e-10
 _HALF_ROOT_BITS = np.int64(0x3FE6A09E667F3BCD)  # √½
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ over the golden ratio, made odd: steps of a counter
 _ROOT_HALF = 0.7071067811865476
+READ_KEYS = "Array(uint64, 1, 'C', True)"  # a kernel declared for read-only keys takes others too
 FARTHEST = 700.0  # |x| up to which `exponential` goes; a logit beyond it is a rate of 0 or 1
 
 
@@ -101,6 +103,18 @@ def exponentials(line: Vector, size: int, limit: float) -> None:
         line[b] = exponential(min(max(line[b], -limit), limit))
 
 
+def exp_array(values: Vector) -> Vector:
+    """e^x of arrays with |x| ≤ 700, with the bits of `exponential`."""
+    whole: Any = exponential.__wrapped__  # its operations work on arrays as on numbers
+    return np.asarray(whole(values))
+
+
+def log_array(values: Vector) -> Vector:
+    """ln x of arrays of normal positive numbers, with the bits of `logarithm`."""
+    whole: Any = logarithm.__wrapped__
+    return np.asarray(whole(values))
+
+
 @njit(cache=True, nogil=True)
 def stream_normals(stream: np.uint64, count: int) -> Vector:
     """`count` standard normals of one stream, shared by all customers."""
@@ -110,14 +124,14 @@ def stream_normals(stream: np.uint64, count: int) -> Vector:
     return first
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(f"void({READ_KEYS}, int64, int64, uint64, uint64[::1])", cache=True, nogil=True, error_model="numpy")
 def customer_words(keys: Keys, start: int, size: int, stream: np.uint64, words: Keys) -> None:
     """The root of a customer's random numbers within one stream."""
     for b in range(size):
         words[b] = mix(keys[start + b] ^ stream)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit("void(uint64[::1], int64, int64, float64[::1], float64[::1])", cache=True, nogil=True, error_model="numpy")
 def normal_pair(words: Keys, size: int, index: int, first: Vector, second: Vector) -> None:
     """Two independent standard normals per customer, a pure function of (word, index), by Box and Muller.
 

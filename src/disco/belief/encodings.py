@@ -1,7 +1,8 @@
 """Depth encodings ψ2: how a discount depth becomes a few numbers. The encoding sees u = depth / depth_scale.
 
-An encoding is a frozen value with two duties: `features(u)` gives ψ2, and `prior()` the prior that goes with it. The
-evidence never meets one, so another encoding needs no second look at the data.
+An encoding is a frozen value with two duties: `features(u)` gives ψ2, and `prior()` the prior of θ that goes with it,
+one precision per block of ψ = [1, ψ1, ψ2, ψ1×ψ2]. The evidence never meets one, so another encoding needs no second
+look at the data.
 """
 
 from dataclasses import KW_ONLY, asdict, dataclass
@@ -9,11 +10,59 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from disco.belief.elementary import exponentials
-from disco.belief.prior import Prior
+from disco.belief.elementary import FARTHEST, exp_array
 from disco.records.arguments import read_numbers
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prior:
+    """Independent normal priors on Θ, shape (1+d1, 1+d2), by block; the constant's own precision lives in the model.
+
+    `context` holds for ψ1, `depth` for ψ2, `interaction` for ψ1×ψ2; the last two are one number or one per depth
+    feature, `depth_mean` likewise. Relative precisions enter V0 as they are. With `absolute`, they are 1/sd² in units
+    of ln F, and enter as V0 = σ²/sd² (a prior mean m enters as B0 = V0·m).
+
+    >>> Prior(context=2.0, depth=3.0, interaction=4.0).precision(1, 2, constant=1e-6).tolist()
+    [1e-06, 3.0, 3.0, 2.0, 4.0, 4.0]
+    """
+
+    context: float = 1.0
+    depth: float | tuple[float, ...] = 1.0
+    interaction: float | tuple[float, ...] = 1.0
+    depth_mean: float | tuple[float, ...] = 0.0
+    absolute: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("context", "depth", "interaction", "depth_mean"):
+            given = getattr(self, name)
+            numbers = read_numbers(given, where=f"prior of the {name} block", positive=name != "depth_mean")
+            object.__setattr__(self, name, numbers[0] if np.ndim(given) == 0 else numbers)
+        if not isinstance(self.absolute, bool | np.bool_):
+            raise InputError("prior, absolute", found=repr(self.absolute), expected="True or False")
+        object.__setattr__(self, "absolute", bool(self.absolute))
+
+    def precision(self, d1: int, d2: int, *, constant: float) -> Vector:
+        """The diagonal of V0 in the order of Θ's rows, shape ((1+d1)·(1+d2),)."""
+        table = np.empty((1 + d1, 1 + d2))
+        table[0, 0] = constant
+        table[1:, 0] = self.context
+        table[0, 1:] = self._per_feature("depth", d2)
+        table[1:, 1:] = self._per_feature("interaction", d2)
+        return table.ravel()
+
+    def mean(self, d1: int, d2: int) -> Vector:
+        """The prior mean of θ, in the same order; only the depth block may differ from 0."""
+        table = np.zeros((1 + d1, 1 + d2))
+        table[0, 1:] = self._per_feature("depth_mean", d2)
+        return table.ravel()
+
+    def _per_feature(self, name: str, d2: int) -> Vector:
+        values = np.atleast_1d(np.asarray(getattr(self, name), np.float64))
+        if values.size not in (1, d2):
+            raise InputError(f"prior of the {name} block", found=f"{values.size} numbers", expected=f"1 or {d2}")
+        return np.broadcast_to(values, (d2,))
 
 
 @runtime_checkable
@@ -36,8 +85,23 @@ class Encoding(Protocol):
         """The fields, as JSON values."""
 
 
+class _Fields:
+    """What the encodings of this file share: a plain prior, unless one has its own, and fields that name it."""
+
+    __slots__ = ()
+
+    def prior(self) -> Prior:
+        """The prior used when `prior_precision` is None: precision 1 in every block."""
+        return Prior()
+
+    def settings(self) -> dict[str, Any]:
+        """The fields, as a model file keeps them."""
+        encoding: Any = self  # a dataclass
+        return asdict(encoding)
+
+
 @dataclass(frozen=True, slots=True)
-class RadialBasis:
+class RadialBasis(_Fields):
     """Gaussian bumps: ψ2,z(u) = exp(−γz(u − μz)²), or the paper's literal exp(−(u − μz)²/(2αz)).
 
     Give `gamma` or `alpha`; neither means gamma = 20. A larger gamma is a narrower bump, a larger alpha a wider one
@@ -87,20 +151,11 @@ class RadialBasis:
             powers = -squared / (2.0 * np.asarray(self.alpha))
         else:
             powers = -np.asarray(self.gamma) * squared
-        exponentials(powers.reshape(-1), powers.size, 700.0)
-        return np.asarray(powers)
-
-    def prior(self) -> Prior:
-        """The prior used when `prior_precision` is None: precision 1 in every block."""
-        return Prior()
-
-    def settings(self) -> dict[str, Any]:
-        """The fields, as a model file keeps them."""
-        return asdict(self)
+        return exp_array(np.clip(powers, -FARTHEST, FARTHEST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinearDepth:
+class LinearDepth(_Fields):
     """The raw depth: ψ2(u) = [u].
 
     >>> LinearDepth().features(np.array([0.3])).tolist()
@@ -118,17 +173,9 @@ class LinearDepth:
         """ψ2(u) for u = depth / `depth_scale`, shape (depths, d2)."""
         return np.asarray(u, np.float64)[:, None].copy()
 
-    def prior(self) -> Prior:
-        """The prior used when `prior_precision` is None: precision 1 in every block."""
-        return Prior()
-
-    def settings(self) -> dict[str, Any]:
-        """The fields, as a model file keeps them."""
-        return {}
-
 
 @dataclass(frozen=True, slots=True)
-class DistanceToDepth:
+class DistanceToDepth(_Fields):
     """Euclidean distance to a reference depth: ψ2(u) = [|u − reference|].
 
     >>> DistanceToDepth(reference=0.5).features(np.array([0.3])).round(3).tolist()
@@ -151,17 +198,9 @@ class DistanceToDepth:
         """ψ2(u) for u = depth / `depth_scale`, shape (depths, d2)."""
         return np.asarray(np.abs(np.asarray(u, np.float64)[:, None] - self.reference))
 
-    def prior(self) -> Prior:
-        """The prior used when `prior_precision` is None: precision 1 in every block."""
-        return Prior()
-
-    def settings(self) -> dict[str, Any]:
-        """The fields, as a model file keeps them."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
-class OneHotDepth:
+class OneHotDepth(_Fields):
     """One indicator per known depth: ψ2,z(u) = 1[u = depths_z]. Shares nothing; any other depth is refused.
 
     Two depths closer than 1e-9 are one, so that 0.15/0.5 meets one written as 0.3.
@@ -200,14 +239,6 @@ class OneHotDepth:
             )
         return np.asarray(indicator, np.float64)
 
-    def prior(self) -> Prior:
-        """The prior used when `prior_precision` is None: precision 1 in every block."""
-        return Prior()
-
-    def settings(self) -> dict[str, Any]:
-        """The fields, as a model file keeps them."""
-        return asdict(self)
-
 
 # The bends are the smoothest functions on [0, 1] that are orthogonal to every straight line: the 3rd and 4th
 # eigenvectors of D₂ᵀD₂ (second differences) on a grid, in the limit of a fine one. There they have a closed form, the
@@ -227,7 +258,7 @@ def _bend(u: Vector, k: float) -> Vector:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SmoothSpline:
+class SmoothSpline(_Fields):
     """ψ2(u) = [u − ½, e1(u), e2(u)]: slope and two bends; e1 of unit rms, e2 scaled by √(ρ1/ρ2), rougher = rarer.
 
     Its own prior (sds in units of ln F): slope N(0.5, 0.5²), bends 0.15; per unit of context 0.3 on the level, 0.2 on
@@ -259,7 +290,3 @@ class SmoothSpline:
             depth_mean=(0.5, 0.0, 0.0),
             absolute=True,
         )
-
-    def settings(self) -> dict[str, Any]:
-        """The fields, as a model file keeps them."""
-        return {}

@@ -1,4 +1,11 @@
-"""Engagement e_a: the share of receivers who buy with the code, by depth, for the population and for each customer."""
+"""Engagement e_a: the share of receivers who buy with the code, by depth, for the population and for each customer.
+
+A customer's rates are served as means, or drawn: logit p = logits[column] + tilt·h + roots[column]·z, z standard
+normal. As in `law.py`, kernels work on blocks with one line per quantity. The covariance belongs to the column (the bin
+of the score), so customers of one column are put together first: their roots are then the same numbers for a whole
+block. A customer's draw is a pure function of (stream, customer key) and their score; neither block nor chunk changes
+it.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from disco.belief.elementary import FARTHEST, exponentials, stream_normals
-from disco.belief.engagement_counts import EngagementCounts
+from disco.belief.algebra import pool_adjacent
+from disco.belief.elementary import FARTHEST, exponentials, logistic, stream_normals
 from disco.belief.engagement_posterior import (
     EngagementCurve,
     EngagementPosterior,
+    attenuation,
     expit,
     fit,
     levels_for,
@@ -23,10 +31,11 @@ from disco.belief.engagement_posterior import (
     lower_root,
     products,
 )
-from disco.belief.inputs import read_depth_column
-from disco.belief.isotonic import pool_adjacent
+from disco.belief.evidence import EngagementCounts
+from disco.belief.inputs import read_depth_column, read_only
+from disco.belief.law import BLOCK, normals
 from disco.records.arguments import read_column, read_count, read_level, read_positive, read_share
-from disco.records.arrays import Array, Integers, Matrix, Vector
+from disco.records.arrays import Integers, Keys, Matrix, Vector
 from disco.records.chunks import stack_rows
 from disco.records.compiled import njit
 from disco.records.depths import depth_percent, read_depth
@@ -36,8 +45,8 @@ from disco.records.score import ScoreBins, score_places
 if TYPE_CHECKING:
     from disco.belief.movement import Movement
 
-BLOCK = 128
 _MOST_KEPT = 16  # sets of depths whose rates are remembered
+_SORTED = 8192  # rows that are put in order together: their rates stay in the processor's cache
 _SURE = 0.99  # probability of a fall from which on data contradict a rise
 
 
@@ -95,6 +104,13 @@ class SharedDraws:
                 offset = self.tilt * centres[column] + self.bump[:, column]
                 out += share * expit(self.level + offset[:, None])
         return out
+
+    def rates_of(self, draw: int, score: Vector, place: Integers) -> Matrix:
+        """(K, customers) the rates of customers with these scores in one draw; place: the column of each."""
+        logits = self.level[draw] + self.bump[draw][:, None]
+        none = np.zeros((*logits.shape, 0)), np.ones_like(logits), np.zeros(0, np.int64)  # no variance, no projection
+        drawn = _Drawn(logits, float(self.tilt[draw]), *none)
+        return drawn.rates(score, place, np.zeros(score.size, np.uint64), np.uint64(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,6 +359,82 @@ class Engagement:
         return np.array([self.override.get(d, r) for d, r in zip(depths.tolist(), rates.tolist(), strict=True)])
 
 
+class _Drawn(NamedTuple):
+    """What the kernel needs. A column is a bin of the score, the last one customers without a score."""
+
+    logits: Matrix  # (columns, K)
+    tilt: float
+    roots: Matrix  # (columns, K, rank)
+    kept: Matrix  # (columns, K) attenuation: p = expit(kept·logit)
+    order: Integers  # depths along which no rate falls
+
+    def rates(self, score: Vector, place: Integers, keys: Keys, stream: np.uint64) -> Matrix:
+        """(K, customers) the rates of these customers; place: the column of each."""
+        out = np.empty((self.logits.shape[1], score.size))
+        draw_rates(score, place, read_only(keys), stream, self, out)
+        return out
+
+
+class CustomerRates:
+    """Scores (NaN for customers without one) and depths checked once; what it serves is (customers, K), Fortran order.
+
+    Draws have `exploration` times the posterior's sd. What is not drawn is averaged over: p = expit(κ·logit), κ that of
+    `attenuation` for (1 − exploration²) times the variance of the logit, at the centre of the column. So the mean rate
+    is nearly the same whatever the exploration. engine: what the customers are spread over; None is this thread.
+    """
+
+    __slots__ = ("depths", "engagement", "engine", "score")
+
+    def __init__(
+        self, engagement: Engagement, score: ArrayLike, depths: ArrayLike, *, engine: Engine | None = None
+    ) -> None:
+        self.engagement, self.engine = engagement, engine
+        self.score: Vector = read_column(score, where="score")
+        self.depths: Vector = read_depth_column(depths)
+
+    def means(self) -> Matrix:
+        """Each customer's own mean rates."""
+        return self.engagement.rates_of(self.score, self.depths, engine=self.engine)
+
+    def population(self) -> Vector:
+        """(K,) the rates of somebody of whom nothing is known."""
+        return self.engagement.rates(self.depths)
+
+    def draws(self, keys: Keys, *, stream: int, exploration: float) -> Matrix:
+        """One draw per customer, joint over their depths; a pure function of (stream, customer key) and their score."""
+        law = self.engagement.law(self.depths)
+        drawn = _Drawn(law.logits, law.tilt, exploration * law.roots, _part_attenuation(law, exploration), law.order)
+        return self._served(drawn, keys, np.uint64(stream))
+
+    def shared_draw(self, *, stream: int, exploration: float) -> Matrix:
+        """One draw of the parameters, for everybody."""
+        law, shared = self.engagement.law(self.depths), self.engagement.shared_draw(self.depths, stream=stream)
+        logits = law.logits + exploration * (shared.level[0] + shared.bump[0][:, None] - law.logits)
+        tilt = law.tilt + exploration * (float(shared.tilt[0]) - law.tilt)
+        drawn = _Drawn(logits, tilt, np.zeros((*logits.shape, 0)), _part_attenuation(law, exploration), law.order)
+        return self._served(drawn, np.zeros(self.score.size, np.uint64), np.uint64(0))
+
+    def _served(self, drawn: _Drawn, keys: Keys, stream: np.uint64) -> Matrix:
+        law = self.engagement.law(self.depths)
+        drawn = drawn._replace(logits=np.ascontiguousarray(drawn.logits), roots=np.ascontiguousarray(drawn.roots))
+
+        def chunk(rows: slice) -> Matrix:
+            return drawn.rates(self.score[rows], law.places(self.score[rows]), keys[rows], stream).T
+
+        return stack_rows(chunk, self.score.size, engine=self.engine)
+
+
+def _part_attenuation(law: EngagementLaw, exploration: float) -> Matrix:
+    """(columns, K) κ of `CustomerRates`; 1 where all of the variance is drawn."""
+    left = max(1.0 - exploration * exploration, 0.0)
+    if not left:
+        return np.ones_like(law.logits)
+    centres = np.zeros(1) if law.bins is None else np.append(law.bins.centres, 0.0)
+    variance = left * (law.roots * law.roots).sum(axis=2)
+    kept = attenuation(law.logits + (law.tilt * centres)[:, None], variance)
+    return np.where(variance > 0.0, kept, 1.0)  # an operator's rate may be 0 or 1
+
+
 def _rising(draws: Matrix, weights: Vector) -> Matrix:
     """The non-decreasing sequence nearest to each row: max over starts of min over ends of weighted averages."""
     if (np.diff(draws, axis=1) >= 0).all():
@@ -358,8 +450,11 @@ def _rising(draws: Matrix, weights: Vector) -> Matrix:
     return out
 
 
+# ---- kernels ---------------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
-def serve_rates(score: Vector, edges: Vector, base: Matrix, slope: Matrix, order: Integers, out: Array) -> None:
+def serve_rates(score: Vector, edges: Vector, base: Matrix, slope: Matrix, order: Integers, out: Matrix) -> None:
     """expit(base + slope·h) per depth into out (depths, customers), non-decreasing along `order`.
 
     base, slope (depths, columns). Blocks of customers with one line per depth, as in `law.py`: the result of a customer
@@ -384,3 +479,85 @@ def serve_rates(score: Vector, edges: Vector, base: Matrix, slope: Matrix, order
             before, after = order[step - 1], order[step]
             for b in range(start, start + size):
                 out[after, b] = max(out[after, b], out[before, b])
+
+
+@njit(cache=True, nogil=True)
+def _by_column(place: Integers, first: int, size: int, begin: Integers, free: Integers, rows: Integers) -> None:
+    """The rows from `first` on, sorted by their column (stable), and where each column begins."""
+    columns = free.size
+    for column in range(columns + 1):
+        begin[column] = 0
+    for row in range(first, first + size):
+        begin[place[row] + 1] += 1
+    for column in range(columns):
+        begin[column + 1] += begin[column]
+        free[column] = begin[column]
+    for row in range(first, first + size):
+        rows[free[place[row]]] = row
+        free[place[row]] += 1
+
+
+@njit(cache=True, nogil=True)
+def make_rising(size: int, order: Integers, rates: Matrix, floor: Matrix) -> None:
+    """Rates (K, BLOCK) become the nearest ones, by the largest difference, that never fall along `order`.
+
+    That is halfway between the largest rate of a shallower depth and the smallest of a deeper one. It favours neither
+    deep nor shallow depths, as a running maximum would, and needs no branch per customer, as pooling does.
+    """
+    count = order.size
+    for b in range(size):
+        floor[0, b] = rates[order[0], b]
+    for k in range(1, count):
+        a = order[k]
+        for b in range(size):
+            floor[k, b] = max(floor[k - 1, b], rates[a, b])
+    for k in range(count - 2, -1, -1):
+        a, deeper = order[k], order[k + 1]
+        for b in range(size):
+            rates[a, b] = min(rates[a, b], rates[deeper, b])
+    for k in range(count):
+        a = order[k]
+        for b in range(size):
+            rates[a, b] = 0.5 * (rates[a, b] + floor[k, b])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def draw_rates(score: Vector, place: Integers, keys: Keys, stream: np.uint64, drawn: _Drawn, out: Matrix) -> None:
+    """Rates of every customer into out (K, customers), joint over depths.
+
+    score (customers,): NaN counts as 0. place (customers,): the column of each.
+    """
+    logits, tilt, roots, kept, order = drawn
+    columns, depths, rank = roots.shape
+    begin, free, rows = np.empty(columns + 1, np.int64), np.empty(columns, np.int64), np.empty(_SORTED, np.int64)
+    key, words = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+    offset, line = np.empty(BLOCK), np.empty(BLOCK)
+    z, rates, floor = np.empty((rank + rank % 2, BLOCK)), np.empty((depths, BLOCK)), np.empty((depths, BLOCK))
+    for first in range(0, score.size, _SORTED):
+        _by_column(place, first, min(_SORTED, score.size - first), begin, free, rows)
+        for column in range(columns):
+            for start in range(begin[column], begin[column + 1], BLOCK):
+                size = min(BLOCK, begin[column + 1] - start)
+                for b in range(size):
+                    row = rows[start + b]
+                    key[b] = keys[row]
+                    h = score[row]
+                    offset[b] = tilt * h if h == h else 0.0
+                normals(key, 0, size, stream, words, z)
+                for a in range(depths):
+                    for b in range(size):
+                        line[b] = logits[column, a] + offset[b]
+                    for r in range(rank):
+                        step = roots[column, a, r]
+                        if step == 0.0:  # half of a triangular root
+                            continue
+                        for b in range(size):
+                            line[b] += step * z[r, b]
+                    shrink = kept[column, a]
+                    for b in range(size):
+                        rates[a, b] = logistic(shrink * line[b])
+                if order.size > 1:
+                    make_rising(size, order, rates, floor)
+                for a in range(depths):
+                    for b in range(size):
+                        out[a, rows[start + b]] = rates[a, b]

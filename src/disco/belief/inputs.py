@@ -5,14 +5,17 @@ units, their products are exact in float64, so sums over rows are exact whatever
 """
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from disco.records.arguments import read_array
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
 from disco.records.grid import CONTEXT_LIMIT
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def read_names(names: object, *, size: int | None) -> tuple[str, ...]:
@@ -49,7 +52,14 @@ def read_context(context: ArrayLike, *, size: int | None = None) -> Matrix:
     if array.size and not (array.min() >= -CONTEXT_LIMIT and array.max() <= CONTEXT_LIMIT):  # NaN fails both
         row, column = np.argwhere(~(np.abs(array) <= CONTEXT_LIMIT))[0]
         refuse_context(array, int(row), int(column))
-    return array
+    return read_only(array)
+
+
+def read_only(array: NDArray[Scalar]) -> NDArray[Scalar]:
+    """The array, not to be written to: so those of Arrow and pandas and our own are one type, compiled for once."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def refuse_context(context: Matrix, row: int, column: int) -> None:

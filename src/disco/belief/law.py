@@ -2,21 +2,31 @@
 
 Kernels work on blocks of customers with one line per quantity (a structure of arrays), so that every inner loop runs
 over customers on whole vectors; a customer's result never depends on its block. The array customers × depths ×
-features never exists.
+features never exists. `FullPrices` serves these curves as money, one full price per (customer, depth).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from disco.belief import algebra
-from disco.belief.elementary import customer_words, exponentials, normal_pair
+from disco.belief.elementary import READ_KEYS, customer_words, exponentials, normal_pair
+from disco.belief.inputs import read_depth_column, read_only
 from disco.records.arrays import Floats, Keys, Matrix, Vector
+from disco.records.chunks import stack_rows
 from disco.records.compiled import njit
+from disco.records.errors import InputError
 from disco.records.grid import GRID, LOG_PRICE_LIMIT
+from disco.records.ports import Engine
+
+if TYPE_CHECKING:
+    from disco.belief.model import BasketModel
 
 BLOCK = 128
 
@@ -39,6 +49,99 @@ class CurveLaw:
         both = blocks[i[None], j[:, None], k[None], l[:, None]] + blocks[k[None], j[:, None], i[None], l[:, None]]
         quadratic = np.ascontiguousarray(both * np.where(i == k, 0.5, 1.0))
         return cls(mean.reshape(p, q).copy(), root, quadratic, noise_sd)
+
+
+def read_dtype(dtype: Any) -> Any:
+    """float64, or float32 where a caller wants half the memory."""
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = None
+    if kind is None or kind not in (np.float64, np.float32):
+        raise InputError("dtype", found=repr(dtype), expected="float64 or float32")
+    return kind
+
+
+class FullPrices:
+    """Contexts and depths checked once, with what the kernels need: the law of a curve and ã of the depths offered.
+
+    What it serves has the shape (customers, depths) in Fortran order (depth-major memory). Kernels compute in float64,
+    chunk by chunk, and `dtype` is what is kept. engine: what the chunks are spread over; None is this thread.
+    """
+
+    __slots__ = ("context", "depths", "dtype", "encoded", "engine", "law", "model")
+
+    def __init__(
+        self,
+        model: BasketModel,
+        context: ArrayLike,
+        depths: ArrayLike,
+        *,
+        dtype: DTypeLike = np.float64,
+        engine: Engine | None = None,
+    ) -> None:
+        self.model, self.engine = model, engine
+        self.context: Matrix = model.read_context(context)
+        self.depths: Vector = read_depth_column(depths)
+        self.encoded: Matrix = model.encoded(self.depths)
+        self.law: CurveLaw = model.fitted(self.context.shape[1]).law
+        self.dtype: Any = read_dtype(dtype)
+
+    def means(self, *, shift: float = 0.0, theta: Matrix | None = None, factor: Vector | None = None) -> Floats:
+        """exp(ψᵀθ + shift)·factor with θ the posterior mean, or one θ shared by all; factor (depths,), None: 1."""
+        mean = self.law.mean if theta is None else np.ascontiguousarray(theta)
+        return self.served(
+            lambda rows, out: serve_means(self.context[rows], mean, self.encoded, shift, out), factor=factor
+        )
+
+    def draws(self, keys: Keys, *, stream: int, exploration: float) -> Floats:
+        """exp of one draw per customer, joint over their depths; a pure function of (stream, customer key)."""
+        law, words, word = self.law, read_only(keys), np.uint64(stream)
+        beta = exploration * law.noise_sd
+        return self.served(
+            lambda rows, out: serve_draws(
+                self.context[rows], words[rows], word, law.mean, law.quadratic, self.encoded, beta, out
+            )
+        )
+
+    def bounds(self, *, exploration: float) -> Floats:
+        """exp(mean + exploration·σ̂·√(ψᵀV⁻¹ψ))."""
+        law, beta = self.law, exploration * self.law.noise_sd
+        return self.served(
+            lambda rows, out: serve_bounds(self.context[rows], law.mean, law.quadratic, self.encoded, beta, out)
+        )
+
+    def served(
+        self,
+        fill: Callable[[slice, Matrix], None],
+        *,
+        customers: int | None = None,
+        projected: bool = True,
+        factor: Vector | None = None,
+    ) -> Floats:
+        """(customers, depths) from a kernel that fills one chunk, depth-major.
+
+        projected: whether it is a belief about these customers, whose curves do not fall where `model.monotone` says
+            so. The projection comes before `factor`.
+        """
+        monotone, order = self.model.monotone and projected, np.argsort(self.depths, kind="stable")
+
+        def chunk(rows: slice) -> Floats:
+            out = np.empty((self.depths.size, rows.stop - rows.start))
+            fill(rows, out)
+            prices = out.astype(self.dtype, copy=False)
+            if monotone:
+                out = prices.astype(np.float64, copy=False)
+                algebra.make_monotone(out, order)
+                prices = out.astype(self.dtype, copy=False)
+            if factor is not None:
+                prices *= factor[:, None].astype(self.dtype, copy=False)
+            return prices.T
+
+        return stack_rows(chunk, len(self.context) if customers is None else customers, engine=self.engine)
+
+
+# ---- kernels ---------------------------------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True)
@@ -109,7 +212,7 @@ def _cholesky(size: int, q: int, cov: Matrix, inverse: Vector) -> None:
                 cov[row + l, b] *= inverse[b]
 
 
-@njit(cache=True, nogil=True)
+@njit(f"void({READ_KEYS}, int64, int64, uint64, uint64[::1], float64[:, ::1])", cache=True, nogil=True)
 def normals(keys: Keys, start: int, size: int, stream: np.uint64, words: Keys, z: Matrix) -> None:
     """Standard normals as a pure function of (stream, customer key, index) into z (an even number of lines, BLOCK)."""
     customer_words(keys, start, size, stream, words)
@@ -118,7 +221,7 @@ def normals(keys: Keys, start: int, size: int, stream: np.uint64, words: Keys, z
 
 
 @njit(cache=True, nogil=True)
-def _serve(size: int, start: int, encoded: Matrix, c: Matrix, line: Vector, out: Floats) -> None:
+def _serve(size: int, start: int, encoded: Matrix, c: Matrix, line: Vector, out: Matrix) -> None:
     """exp(ãᵀc) for every depth into out (depths, customers)."""
     depths, q = encoded.shape
     for a in range(depths):
@@ -134,7 +237,7 @@ def _serve(size: int, start: int, encoded: Matrix, c: Matrix, line: Vector, out:
 
 
 @njit(cache=True, nogil=True)
-def serve_means(context: Matrix, mean: Matrix, encoded: Matrix, shift: float, out: Floats) -> None:
+def serve_means(context: Matrix, mean: Matrix, encoded: Matrix, shift: float, out: Matrix) -> None:
     """exp(mean + shift): the posterior mean's curve; also one shared θ when `mean` is a draw of Θ."""
     p, q = mean.shape
     x, c, line = np.empty((p, BLOCK)), np.empty((q, BLOCK)), np.empty(BLOCK)
@@ -155,7 +258,7 @@ def serve_draws(
     quadratic: Matrix,
     encoded: Matrix,
     beta: float,
-    out: Floats,
+    out: Matrix,
 ) -> None:
     """exp(ãᵀc) with c ~ N(Θ̂ᵀx̃, β²C) drawn per customer, joint over its depths."""
     p, q = mean.shape
@@ -178,7 +281,7 @@ def serve_draws(
 
 
 @njit(cache=True, nogil=True)
-def serve_bounds(context: Matrix, mean: Matrix, quadratic: Matrix, encoded: Matrix, beta: float, out: Floats) -> None:
+def serve_bounds(context: Matrix, mean: Matrix, quadratic: Matrix, encoded: Matrix, beta: float, out: Matrix) -> None:
     """exp(ãᵀΘ̂ᵀx̃ + β√(ãᵀCã)): an upper confidence bound per customer and depth."""
     p, q = mean.shape
     x, c, line = np.empty((p, BLOCK)), np.empty((q, BLOCK)), np.empty(BLOCK)

@@ -17,10 +17,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from disco.belief.encodings import DistanceToDepth, Encoding, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
+from disco.belief.encodings import (
+    DistanceToDepth,
+    Encoding,
+    LinearDepth,
+    OneHotDepth,
+    Prior,
+    RadialBasis,
+    SmoothSpline,
+)
 from disco.belief.evidence import Evidence
 from disco.belief.posterior import require_size
-from disco.belief.prior import Prior
 from disco.records.errors import FileFormatError, InputError
 from disco.records.files import written_whole
 from disco.records.sealed import read_as, read_sealed, refused, sealed_bytes, shortened

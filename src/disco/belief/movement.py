@@ -39,7 +39,7 @@ from disco.records.errors import InputError
 
 if TYPE_CHECKING:
     from disco.belief.engagement import Engagement
-    from disco.belief.engagement_counts import EngagementCounts
+    from disco.belief.evidence import EngagementCounts
     from disco.belief.model import BasketModel
 
 #: τ: values tried.

@@ -14,15 +14,12 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from disco.belief.algebra import half, product, shifted
 from disco.belief.elementary import exponentials, stream_normals
-from disco.belief.engagement import Engagement
-from disco.belief.inputs import read_depth_column
-from disco.belief.law import BLOCK, normals
+from disco.belief.engagement import CustomerRates, Engagement
+from disco.belief.inputs import read_only
+from disco.belief.law import BLOCK, FullPrices, normals
 from disco.belief.model import BasketModel
-from disco.belief.rate_draws import RateDraws
-from disco.belief.serving import FullPrices, read_dtype
-from disco.records.arguments import read_column, read_non_negative, read_seed, read_share
+from disco.records.arguments import read_non_negative, read_seed, read_share
 from disco.records.arrays import Flags, Floats, Keys, Matrix, Vector
-from disco.records.chunks import stack_rows
 from disco.records.compiled import njit
 from disco.records.errors import InputError
 from disco.records.grid import LOG_PRICE_LIMIT
@@ -123,45 +120,24 @@ def rates_of_policy(
 # ---- what all five share ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Request:
-    """What full prices are wanted for, checked."""
+    """Whose figures are wanted, and what names their draws, checked: the same for full prices and for rates."""
 
-    offer: FullPrices  # contexts, depths, and the law of a customer's curve
     keys: Keys  # (customers,)
     seed: int
     campaign: str
-    dtype: np.dtype[np.float64] | np.dtype[np.float32]
-    engine: Engine | None
+
+    @classmethod
+    def of(cls, ids: ArrayLike, *, rows: int, each: str, seed: int, campaign: str, engine: Engine | None) -> _Request:
+        keys = customer_keys(ids, engine=engine)
+        if keys.size != rows:
+            raise InputError("ids", found=f"{keys.size} ids", expected=f"one for each of {rows} {each}")
+        return cls(keys, read_seed(seed), str(campaign))
 
     def stream(self, purpose: str) -> int:
         """The 64-bit word that separates one use of randomness from every other."""
         return name_key(self.seed, self.campaign, purpose)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RateRequest:
-    """What engagement rates are wanted for, checked."""
-
-    engagement: Engagement
-    score: Vector  # (customers,)
-    depths: Vector
-    keys: Keys  # (customers,)
-    seed: int
-    campaign: str
-    engine: Engine | None
-
-    def stream(self, purpose: str) -> int:
-        """The 64-bit word that separates one use of randomness from every other."""
-        return name_key(self.seed, self.campaign, purpose)
-
-    def means(self) -> Matrix:
-        """Each customer's own mean rates."""
-        return self.engagement.rates_of(self.score, self.depths, engine=self.engine)
-
-    def population(self) -> Vector:
-        """(K,) the rates of somebody of whom nothing is known."""
-        return self.engagement.rates(self.depths)
 
 
 class _Served(ABC):
@@ -175,7 +151,11 @@ class _Served(ABC):
     def deterministic(self) -> bool: ...
 
     @abstractmethod
-    def _serve(self, request: _Request) -> Floats: ...
+    def _serve(self, offer: FullPrices, request: _Request) -> Floats: ...
+
+    def _rates(self, rates: CustomerRates, request: _Request) -> Matrix:
+        """The mean rates, unless a policy says otherwise."""
+        return rates.means()
 
     def full_prices(
         self,
@@ -189,20 +169,10 @@ class _Served(ABC):
         dtype: DTypeLike = np.float64,
         engine: Engine | None = None,
     ) -> Floats:
-        offer = FullPrices(model, context, depths)
-        keys = customer_keys(ids, engine=engine)
-        if keys.size != len(offer.context):
-            raise InputError("ids", found=f"{keys.size} ids", expected=f"one for each of {len(offer.context)} contexts")
-        return self._serve(
-            _Request(
-                offer=offer,
-                keys=keys,
-                seed=read_seed(seed),
-                campaign=str(campaign),
-                dtype=read_dtype(dtype),
-                engine=engine,
-            )
-        )
+        offer = FullPrices(model, context, depths, dtype=dtype, engine=engine)
+        rows, each = len(offer.context), "contexts"
+        request = _Request.of(ids, rows=rows, each=each, seed=seed, campaign=campaign, engine=engine)
+        return self._serve(offer, request)
 
     full_prices.__doc__ = Policy.full_prices.__doc__
 
@@ -217,26 +187,12 @@ class _Served(ABC):
         campaign: str,
         engine: Engine | None = None,
     ) -> Floats:
-        scores = read_column(score, where="score")
-        keys = customer_keys(ids, engine=engine)
-        if keys.size != scores.size:
-            raise InputError("ids", found=f"{keys.size} ids", expected=f"one for each of {scores.size} scores")
-        request = _RateRequest(
-            engagement=engagement,
-            score=scores,
-            depths=read_depth_column(depths),
-            keys=keys,
-            seed=read_seed(seed),
-            campaign=str(campaign),
-            engine=engine,
-        )
-        return np.asfortranarray(self._rates(request))
+        wanted = CustomerRates(engagement, score, depths, engine=engine)
+        rows, each = wanted.score.size, "scores"
+        request = _Request.of(ids, rows=rows, each=each, seed=seed, campaign=campaign, engine=engine)
+        return np.asfortranarray(self._rates(wanted, request))
 
     rates.__doc__ = RatesPolicy.rates.__doc__
-
-    def _rates(self, request: _RateRequest) -> Matrix:
-        """The mean rates, unless a policy says otherwise."""
-        return request.means()
 
 
 # ---- the five --------------------------------------------------------------------------------------------------------
@@ -271,27 +227,23 @@ class Thompson(_Served):
         """Whether nothing is drawn: with no exploration the figures are the same whatever the seed."""
         return self.exploration == 0
 
-    def _serve(self, request: _Request) -> Floats:
-        offer, stream = request.offer, request.stream(f"{self.name} {self.scope}")
+    def _serve(self, offer: FullPrices, request: _Request) -> Floats:
+        stream = request.stream(f"{self.name} {self.scope}")
         if self.scope == "round":
             law = offer.law
             drawn = stream_normals(np.uint64(stream), law.mean.size)
             theta = shifted(law.mean.ravel(), law.root, drawn, self.exploration * law.noise_sd)
-            return offer.means(theta=theta.reshape(law.mean.shape), dtype=request.dtype, engine=request.engine)
-        return offer.draws(
-            request.keys, stream=stream, exploration=self.exploration, dtype=request.dtype, engine=request.engine
-        )
+            return offer.means(theta=theta.reshape(law.mean.shape))
+        return offer.draws(request.keys, stream=stream, exploration=self.exploration)
 
-    def _rates(self, request: _RateRequest) -> Matrix:
+    def _rates(self, rates: CustomerRates, request: _Request) -> Matrix:
         """Draws of logit p, joint over a customer's depths, with `exploration` times its sd; 0: the mean rates."""
+        stream = request.stream(f"{self.name} {self.scope} engagement")
         if self.exploration == 0:
-            return request.means()
-        engagement, stream = request.engagement, request.stream(f"{self.name} {self.scope} engagement")
-        draws = RateDraws(engagement.law(request.depths), self.exploration)
+            return rates.means()
         if self.scope == "round":
-            drawn = engagement.shared_draw(request.depths, stream=stream)
-            return draws.shared(request.score, drawn, engine=request.engine)
-        return draws.each(request.score, request.keys, stream=stream, engine=request.engine)
+            return rates.shared_draw(stream=stream, exploration=self.exploration)
+        return rates.draws(request.keys, stream=stream, exploration=self.exploration)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,8 +271,8 @@ class UpperConfidence(_Served):
         """Always: the figures are the same whatever the seed."""
         return True
 
-    def _serve(self, request: _Request) -> Floats:
-        return request.offer.bounds(exploration=self.exploration, dtype=request.dtype, engine=request.engine)
+    def _serve(self, offer: FullPrices, request: _Request) -> Floats:
+        return offer.bounds(exploration=self.exploration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,8 +292,8 @@ class Greedy(_Served):
         """Always: the figures are the same whatever the seed."""
         return True
 
-    def _serve(self, request: _Request) -> Floats:
-        return request.offer.means(dtype=request.dtype, engine=request.engine)
+    def _serve(self, offer: FullPrices, request: _Request) -> Floats:
+        return offer.means()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,17 +327,17 @@ class EpsilonGreedy(_Served):
     def _explores(self, keys: Keys, stream: int) -> Flags:
         return np.asarray((_mixed(keys ^ np.uint64(stream)) >> np.uint64(11)) * 2.0**-53 < self.epsilon)
 
-    def _serve(self, request: _Request) -> Floats:
-        prices = request.offer.means(dtype=request.dtype, engine=request.engine)
+    def _serve(self, offer: FullPrices, request: _Request) -> Floats:
+        prices = offer.means()
         rows = np.flatnonzero(self._explores(request.keys, request.stream(_EXPLORES)))
-        prices[rows] = _population_prices(request, request.keys[rows], stream=request.stream(self.name))
+        prices[rows] = _population_prices(offer, request.keys[rows], stream=request.stream(self.name))
         return prices
 
-    def _rates(self, request: _RateRequest) -> Matrix:
+    def _rates(self, rates: CustomerRates, request: _Request) -> Matrix:
         """The mean rates; those who explore have the population's."""
-        rates = request.means()
-        rates[self._explores(request.keys, request.stream(_EXPLORES))] = request.population()
-        return rates
+        served = rates.means()
+        served[self._explores(request.keys, request.stream(_EXPLORES))] = rates.population()
+        return served
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,12 +361,12 @@ class Random(_Served):
         """Never: the figures depend on the seed."""
         return False
 
-    def _serve(self, request: _Request) -> Floats:
-        return _population_prices(request, request.keys, stream=request.stream(self.name))
+    def _serve(self, offer: FullPrices, request: _Request) -> Floats:
+        return _population_prices(offer, request.keys, stream=request.stream(self.name))
 
-    def _rates(self, request: _RateRequest) -> Matrix:
+    def _rates(self, rates: CustomerRates, request: _Request) -> Matrix:
         """The population's rates for everybody."""
-        return np.asfortranarray(np.repeat(request.population()[None, :], request.keys.size, axis=0))
+        return np.repeat(rates.population()[None, :], request.keys.size, axis=0)
 
 
 # ---- the population's law --------------------------------------------------------------------------------------------
@@ -422,22 +374,20 @@ class Random(_Served):
 _EXPLORES = "epsilon_greedy explores"  # salts draws: its bytes stay
 
 
-def _population_prices(request: _Request, keys: Keys, *, stream: int) -> Floats:
+def _population_prices(offer: FullPrices, keys: Keys, *, stream: int) -> Floats:
     """(customers, depths) full prices of somebody drawn from the population, for the customers of these keys.
 
     ln F̃(a) = ãᵀΘ̂ᵀX̃ + σ̂·ε_a: X̃ a context from the population seen in the evidence (its mean and covariance; standard
     normal before any), shared by the customer's depths, ε_a the noise of a basket, one per depth. Nothing of the
     customer but their key goes in, so any customer may get any depth.
     """
-    offer, word = request.offer, np.uint64(stream)
+    words, word = read_only(keys), np.uint64(stream)
     level, loading = _population(offer)
 
-    def chunk(rows: slice) -> Floats:
-        drawn = np.empty((offer.depths.size, rows.stop - rows.start), request.dtype)
-        _draw(keys[rows], word, level, loading, offer.law.noise_sd, drawn)
-        return drawn.T
+    def fill(rows: slice, out: Matrix) -> None:
+        _draw(words[rows], word, level, loading, offer.law.noise_sd, out)
 
-    return stack_rows(chunk, keys.size, engine=request.engine)
+    return offer.served(fill, customers=keys.size, projected=False)
 
 
 def _population(offer: FullPrices) -> tuple[Vector, Matrix]:
@@ -454,7 +404,7 @@ def _population(offer: FullPrices) -> tuple[Vector, Matrix]:
 
 
 @njit(cache=True, nogil=True)
-def _draw(keys: Keys, stream: np.uint64, level: Vector, loading: Matrix, noise_sd: float, out: Floats) -> None:
+def _draw(keys: Keys, stream: np.uint64, level: Vector, loading: Matrix, noise_sd: float, out: Matrix) -> None:
     depths, q = loading.shape
     count = q + depths
     z, words, line = np.empty((count + count % 2, BLOCK)), np.empty(BLOCK, np.uint64), np.empty(BLOCK)
