@@ -222,8 +222,8 @@ def test_totals_are_summed_customer_by_customer_in_their_order(told_apart):
     place = HEAD.bins.places(score)
     parts = (np.ascontiguousarray(shared.level), np.ascontiguousarray(shared.tilt), np.ascontiguousarray(shared.bump))
     nobody = np.zeros(0), np.zeros(0, np.int64)
-    answers = curves._Answers(*((score, place) if told_apart else nobody), *parts)
-    people = curves._ByDepth.of(context, choice, answers, depths=DEPTHS.size)
+    answering = (score, place) if told_apart else nobody
+    people = curves._ByDepth.of(context, choice, *answering, depths=DEPTHS.size)
     found = curves._sums(people, encoded, thetas, *parts)
     expected = np.zeros((3, 3, DEPTHS.size))
     for draw in range(3):
