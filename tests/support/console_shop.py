@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from made_once import copy_of
 from running_shop import ENTRY, ended
 
 from disco.entrypoints.demo.command import run_once
@@ -41,8 +42,12 @@ PAGES: Mapping[str, str] = {
 def demo_shop(folder: Path, *, customers: int = CUSTOMERS, seed: int = 7) -> Path:
     """Campaigns A to D ended, E running, F drafted; made where it is absent."""
     if not (folder / "disco.yaml").is_file():
-        run_once(customers=customers, seed=seed, out=folder, progress=lambda step: None)
+        copy_of(_make, customers, seed, at=folder)
     return folder
+
+
+def _make(folder: Path, customers: int, seed: int) -> None:
+    run_once(customers=customers, seed=seed, out=folder, progress=lambda step: None)
 
 
 @contextmanager

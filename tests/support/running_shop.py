@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from made_once import copy_of
 
 from disco.entrypoints.python import Shop
 from disco.operations.people import create_key
@@ -30,12 +31,22 @@ def running_shop(folder: Path, url: str | None, *, customers: int = 400) -> Shop
 
     url: of its database; None: an SQLite file.
     """
+    copy_of(_make_data_and_network, datetime.now(UTC).date(), customers, at=folder)
+    settings = {"threads": 1, "service": {"requests_per_second": 1e6}}
+    (folder / "disco.yaml").write_text(json.dumps(settings | ({} if url is None else {"database_url": url})))
+    shop = Shop.open(folder)
+    shop.launch(shop.plan(running_plan(CAMPAIGN)).plan_id)
+    shop.contexts(CAMPAIGN)
+    return shop
+
+
+def _make_data_and_network(folder: Path, today: date, customers: int) -> None:
     from disco.adapters.tables import open_tables
     from disco.features import ContextNetwork
     from disco.features.builder import feature_table
 
     (folder / "data").mkdir(parents=True)
-    today, rng = datetime.now(UTC).date(), np.random.default_rng(7)
+    rng = np.random.default_rng(7)
     ids = np.arange(1, customers + 1)
     joined = np.full(customers, np.datetime64(today - timedelta(days=300)))
     buyers = rng.integers(1, customers + 1, 3 * customers)
@@ -56,12 +67,6 @@ def running_shop(folder: Path, url: str | None, *, customers: int = 400) -> Shop
         features = feature_table(tables, as_of=today).drop_columns(["customer_id"])
     network = ContextNetwork(heads="level", max_epochs=1).fit(features, rng.normal(4, 1, features.num_rows))
     network.save(folder / "context.safetensors")
-    settings = {"threads": 1, "service": {"requests_per_second": 1e6}}
-    (folder / "disco.yaml").write_text(json.dumps(settings | ({} if url is None else {"database_url": url})))
-    shop = Shop.open(folder)
-    shop.launch(shop.plan(running_plan(CAMPAIGN)).plan_id)
-    shop.contexts(CAMPAIGN)
-    return shop
 
 
 def running_plan(campaign: str, **more: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import io
 import sys
 from pathlib import Path
 
+from made_once import copy_of
 from two_campaigns import FIRST, SECOND
 
 from disco.entrypoints import cli
@@ -12,6 +13,10 @@ from disco.entrypoints import cli
 
 def learned(shop: Path) -> Path:
     """A shop with one campaign, which was random: launched, answered, ingested and learned."""
+    return copy_of(_make, at=shop)
+
+
+def _make(shop: Path) -> None:
     shop.mkdir(parents=True)
     (shop / "first.yaml").write_text(FIRST)
     (shop / "second.yaml").write_text(SECOND)
@@ -25,7 +30,6 @@ def learned(shop: Path) -> Path:
     _done("respond", data, codes, "-o", outcomes)
     _done("ingest", "first", outcomes, "--shop", shop)
     _done("learn", "first", "--as-of", "2025-10-03", "--shop", shop)
-    return shop
 
 
 def _done(*arguments: object) -> None:

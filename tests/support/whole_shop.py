@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from made_once import copy_of
 
 from disco.adapters.store import CampaignStore
 from disco.belief import BasketModel, Engagement
@@ -63,7 +64,11 @@ def nothing_known() -> Belief:
 
 
 def make_shop(folder: Path) -> Path:
-    """The shop, made in a second or two; `folder` must not exist."""
+    """The shop in a folder that does not exist."""
+    return copy_of(_make, at=folder)
+
+
+def _make(folder: Path) -> None:
     folder.mkdir()
     (folder / "disco.yaml").write_text("data: data\n")
     (folder / "data").mkdir()
@@ -71,7 +76,6 @@ def make_shop(folder: Path) -> Path:
     shop = Shop.open(folder)
     with shop.store(missing="create") as store:
         _live(store)
-    return folder
 
 
 def _live(store: CampaignStore) -> None:
