@@ -6,14 +6,16 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from quick_disks import quick_disks
 from quick_tables import quick_tables
-from stores import artefacts_of
+from stores import artefacts_of, new_urls
 from trial_server import TrialServer, trial_server
 
 from disco.adapters.store import packs
@@ -83,6 +85,13 @@ def tables_without_alembic() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def files_without_syncs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Nothing waits for the disk, except in drills, which look at what reaches it."""
+    with nullcontext() if "drills" in request.path.parts else quick_disks():
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[TrialServer]:
     try:
@@ -123,11 +132,7 @@ def new_postgres_url(postgres: TrialServer, postgres_session: Any) -> Iterator[C
 @pytest.fixture(params=["sqlite", "postgresql"])
 def new_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., str]:
     """Each call gives the URL of a database that is empty: the test runs on SQLite and on PostgreSQL."""
-    if request.param == "postgresql":
-        make: Callable[..., str] = request.getfixturevalue("new_postgres_url")
-        return make
-    numbers = count()
-    return lambda: f"sqlite:///{tmp_path / f'trial_{next(numbers)}.db'}"
+    return new_urls(request, tmp_path)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime
 import numpy as np
 import pyarrow as pa
 import pytest
+from stores import new_urls
 
 from disco.adapters.store import CampaignStore
 from disco.belief import BasketModel, Engagement
@@ -118,6 +119,12 @@ class Shop:
             "refers_to": pa.array([None] * len(rows), pa.string()),
         }
         return pa.table({**table, **columns})
+
+
+@pytest.fixture(params=["sqlite"])
+def new_database_url(request, tmp_path):
+    """On SQLite: what both databases do is the contract of the store. Tests of what differs are `on_both_databases`."""
+    return new_urls(request, tmp_path)
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ import json
 import re
 import signal
 import struct
-import subprocess
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from stores import artefacts_of, open_store
+from killed_steps import forget_step
+from many_processes import ended
+from stores import artefacts_of, on_both_databases, open_store
 
 from disco.operations import campaign_evidence, drafts, jobs, late
 from disco.operations.audit import audit
@@ -41,7 +41,8 @@ SECOND = "second network"
 CACHED = f"{'0' * 32}.parquet"
 FIGURES = {CANARY: 1234.5678901234567, LATE: 8765.4321098765432}  # a feature of each, found by its bits and its digits
 
-pytestmark = pytest.mark.usefixtures("kept_as")
+in_rows_and_packs = pytest.mark.usefixtures("kept_as")
+"""For tests of what is done to outcomes."""
 
 
 @dataclass
@@ -167,7 +168,8 @@ def filled(shop):
 
 
 @pytest.fixture
-def life(copied_database_url, kept_as, make_shop, tmp_path):
+def life(request, copied_database_url, make_shop, tmp_path):
+    kept_as = request.getfixturevalue("kept_as") if "kept_as" in request.fixturenames else "rows"
     url = copied_database_url(f"forgetting {kept_as}", lambda url: filled(make_shop(open_store(url))))
     life = Life(make_shop(open_store(url)), url, tmp_path)
     (tmp_path / "cache").mkdir()
@@ -190,6 +192,8 @@ def needles(life):
     return found
 
 
+@on_both_databases
+@in_rows_and_packs
 def test_no_byte_of_a_forgotten_customer_is_left(life):
     wanted = needles(life)
     assert life.traces(CANARY.encode(), LATE.encode(), STRANGER.encode()) == [
@@ -211,6 +215,7 @@ def test_no_byte_of_a_forgotten_customer_is_left(life):
     assert life.is_sound()
 
 
+@in_rows_and_packs
 def test_everything_else_works_as_before(life):
     before = life.rows()
     with life.store.reading() as transaction:
@@ -250,6 +255,7 @@ def test_everything_else_works_as_before(life):
         explain(life.store, "spring", CANARY, prior=life.shop.prior)
 
 
+@in_rows_and_packs
 def test_a_forgotten_customer_gets_no_second_code_and_no_row_of_theirs_is_kept_again(life):
     rows = life.rows()
     sent = [row for row in rows.to_pylist() if row["code"] is not None]
@@ -304,29 +310,9 @@ def test_a_rehearsal_says_what_would_be_forgotten_and_writes_nothing(life):
     assert life.is_sound()
 
 
-KILLED = """
-import os, signal, sys
-from datetime import UTC, datetime
-from pathlib import Path
-
-sys.path.insert(0, {support!r})
-from small_life import FixedClock
-from stores import open_store
-
-from disco.operations import forgetting
-from disco.operations.feature_cache import FeatureCache
-
-forgetting._clean = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-folder = Path({folder!r})
-cache = FeatureCache(folder=folder / "cache")
-forgetting.forget(open_store({url!r}), {customers!r}, clock=FixedClock(), cache=cache, folders=[folder], tables="data/")
-"""
-
-
+@in_rows_and_packs
 def test_whoever_is_killed_after_the_commit_is_finished_by_the_next_run(life):
-    support = str(Path(__file__).parent.parent / "support")
-    program = KILLED.format(support=support, folder=str(life.folder), url=life.url, customers=[CANARY, LATE])
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGKILL
+    assert ended(forget_step, life.url, life.folder, [CANARY, LATE]) == -signal.SIGKILL
     assert life.is_sound(), "the shop can be used at once"
     assert life.traces(CANARY.encode()), "old artefacts and the cache are still there"
     done = life.forget(CANARY)
@@ -336,6 +322,7 @@ def test_whoever_is_killed_after_the_commit_is_finished_by_the_next_run(life):
     assert life.is_sound()
 
 
+@in_rows_and_packs
 def test_whoever_is_killed_before_the_commit_has_changed_nothing(life, monkeypatch):
     before = life.rows()
 
@@ -370,6 +357,7 @@ def test_a_damaged_campaign_is_not_sealed_anew_by_forgetting(life):
     assert CANARY in life.rows()["customer_id"].to_pylist()
 
 
+@in_rows_and_packs
 def test_integer_ids_get_an_integer_name(database_url, make_shop, tmp_path):
     shop = make_shop(open_store(database_url))
     launched = shop.launch()
@@ -385,6 +373,7 @@ def test_integer_ids_get_an_integer_name(database_url, make_shop, tmp_path):
     shop.store.close()
 
 
+@in_rows_and_packs
 def test_refunds_that_contradict_each_other_are_judged_again_under_the_new_name(life):
     """Two rows of one refund, the first by id is believed; a name may sort after the other customer's id."""
     coded = {row["customer_id"]: row for row in life.rows().to_pylist() if row["code"] is not None}
@@ -403,6 +392,8 @@ def test_refunds_that_contradict_each_other_are_judged_again_under_the_new_name(
     assert life.is_sound()
 
 
+@on_both_databases
+@in_rows_and_packs
 def test_prune_removes_what_is_old_and_learning_goes_on(life):
     (life.folder / "cache" / CACHED).touch()
     now = datetime(2028, 6, 1, tzinfo=UTC)
@@ -540,6 +531,8 @@ def test_results_of_jobs_and_kept_replies_that_may_name_a_customer_go_with_them(
     assert jobs.list_jobs(life.store).items == ()
 
 
+@on_both_databases
+@in_rows_and_packs
 def test_texts_that_people_wrote_have_another_name_and_what_cannot_be_changed_is_said(life):
     clock, store = life.shop.clock, life.store
     condition = {"plan": {"customers": {"eligible": f"customer_id <> '{CANARY}'"}, CANARY: [f"not {CANARY}!"]}}

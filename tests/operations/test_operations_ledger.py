@@ -17,7 +17,8 @@ from disco.operations.ledger import counts_of, ingest, quarantined_rows, revert
 from disco.records.decisions import IngestCounts
 from disco.records.errors import InputError, StateError
 
-pytestmark = pytest.mark.usefixtures("kept_as")
+in_rows_and_packs = pytest.mark.usefixtures("kept_as")
+"""For tests of rows that count. What is set aside is never packed."""
 
 
 @pytest.fixture
@@ -56,6 +57,7 @@ def one(shop, launched, **columns):
     return table
 
 
+@in_rows_and_packs
 def test_every_outcome_counts_once_however_often_it_comes(shop, launched, receive):
     batch = shop.outcomes(shop.sent(launched))
     assert receive(batch).counts == IngestCounts(batch.num_rows, applied=batch.num_rows)
@@ -66,6 +68,7 @@ def test_every_outcome_counts_once_however_often_it_comes(shop, launched, receiv
     assert counts(shop) == IngestCounts(3 * batch.num_rows, applied=batch.num_rows, duplicate=2 * batch.num_rows)
 
 
+@in_rows_and_packs
 def test_the_same_file_again_is_said(shop, launched, receive):
     batch = shop.outcomes(shop.sent(launched)[:3])
     first = receive(batch, source="monday.parquet")
@@ -116,6 +119,7 @@ def test_an_outcome_with_an_empty_cell_is_set_aside(shop, launched, receive, emp
     assert counts.received == counts.rejected + counts.unmatched == 1
 
 
+@in_rows_and_packs
 @pytest.mark.parametrize("kind", ["string", "views", "dictionary", "decimal", "days", "text"])
 def test_an_outcome_counts_whatever_types_its_file_has(shop, launched, receive, kind):
     plain = one(shop, launched)
@@ -132,6 +136,7 @@ def test_an_outcome_counts_whatever_types_its_file_has(shop, launched, receive, 
         assert transaction.ledger.outcomes("spring")["full_price_minor"].to_pylist() == [5025]
 
 
+@in_rows_and_packs
 def test_a_time_with_a_zone_is_kept_in_utc_and_judged_there(shop, launched, receive):
     def at(*clock):
         return pa.array([datetime(*clock, tzinfo=UTC)], pa.timestamp("us", "America/New_York"))
@@ -142,6 +147,7 @@ def test_a_time_with_a_zone_is_kept_in_utc_and_judged_there(shop, launched, rece
     assert receive(late).counts.expired == 1
 
 
+@in_rows_and_packs
 @pytest.mark.parametrize("extra", [[b"\xff"], [{"basket": [1, 2]}], [[1.5, None]]])
 def test_what_else_a_file_brings_is_left_alone(shop, launched, receive, extra):
     assert receive(one(shop, launched).append_column("extra", pa.array(extra))).counts.applied == 1
@@ -165,6 +171,7 @@ def test_an_id_that_not_every_database_holds_is_set_aside(shop, launched, receiv
     assert receive(one(shop, launched, event_id=["ü" * 500])).counts.applied == 1
 
 
+@in_rows_and_packs
 def test_a_mended_row_counts_though_its_first_try_was_set_aside(shop, launched, receive):
     wrong = one(shop, launched, full_price=[-1.0])
     counts = receive(pa.concat_tables([wrong, one(shop, launched), one(shop, launched)])).counts
@@ -192,6 +199,7 @@ def refund(shop, row, amount, event="r1"):
     )
 
 
+@in_rows_and_packs
 @pytest.mark.parametrize("named", [True, False], ids=["with its code", "without its code"])
 def test_refunds_before_their_purchase_partial_and_corrected_end_in_the_same_evidence(shop, launched, receive, named):
     row = next(row for row in shop.sent(launched) if row["known"])
@@ -210,6 +218,7 @@ def test_refunds_before_their_purchase_partial_and_corrected_end_in_the_same_evi
     assert evidence(shop) == with_forty
 
 
+@in_rows_and_packs
 def test_a_purchase_given_back_whole_is_none_and_an_over_refund_is_told(shop, launched, receive):
     before = evidence(shop)
     row = next(row for row in shop.sent(launched) if row["known"])
@@ -224,6 +233,7 @@ def _batches(shop):
         return transaction.ledger.batches("spring")
 
 
+@in_rows_and_packs
 def test_a_closed_campaign_takes_nothing_and_a_paused_one_takes_outcomes(shop, launched, receive):
     rows = shop.sent(launched)
     states.pause(shop.store, "spring", clock=shop.clock)
@@ -236,6 +246,7 @@ def test_a_closed_campaign_takes_nothing_and_a_paused_one_takes_outcomes(shop, l
         states.resume(shop.store, "spring")
 
 
+@in_rows_and_packs
 def test_a_revert_is_as_if_the_batch_had_never_come(shop, launched, receive):
     rows = shop.sent(launched)
     receive(shop.outcomes(rows[:10]))
@@ -250,6 +261,7 @@ def test_a_revert_is_as_if_the_batch_had_never_come(shop, launched, receive):
     assert receive(shop.outcomes(rows[5:20])).counts.applied == 10
 
 
+@in_rows_and_packs
 def test_a_duplicate_takes_the_place_of_a_row_whose_batch_is_reverted(shop, launched, receive):
     batch = shop.outcomes(shop.sent(launched)[:4])
     first = receive(batch)
@@ -260,6 +272,7 @@ def test_a_duplicate_takes_the_place_of_a_row_whose_batch_is_reverted(shop, laun
     assert counts(shop) == IngestCounts(4, applied=4)
 
 
+@in_rows_and_packs
 def test_a_rehearsal_says_what_would_happen_and_leaves_nothing(shop, launched, receive):
     batch = shop.outcomes(shop.sent(launched)[:4])
     said = ingest(shop.store, "spring", batch, source="test", clock=shop.clock, dry_run=True)
@@ -270,6 +283,7 @@ def test_a_rehearsal_says_what_would_happen_and_leaves_nothing(shop, launched, r
     assert counts(shop).applied == 4
 
 
+@in_rows_and_packs
 def test_customers_without_a_context_of_their_own_stay_outside_the_evidence(shop, launched, receive):
     rows = shop.sent(launched)
     receive(shop.outcomes(rows))
@@ -356,6 +370,7 @@ def export(shop, launched, rows=3, **columns):
     return table
 
 
+@in_rows_and_packs
 def test_code_customer_time_and_amount_are_enough(shop, launched, receive):
     assert receive(export(shop, launched)).counts == IngestCounts(3, applied=3)
     stored = evidence(shop)
@@ -372,6 +387,7 @@ def test_code_customer_time_and_amount_are_enough(shop, launched, receive):
     assert evidence(shop) == stored
 
 
+@in_rows_and_packs
 def test_overlapping_exports_count_every_purchase_once(shop, launched, receive):
     every = export(shop, launched, rows=10)
     assert receive(every.slice(0, 6)).counts == IngestCounts(6, applied=6)
@@ -380,11 +396,13 @@ def test_overlapping_exports_count_every_purchase_once(shop, launched, receive):
     assert receive(pa.concat_tables([every, every])).counts == IngestCounts(20, duplicate=20)
 
 
+@in_rows_and_packs
 def test_two_equal_rows_of_an_export_are_one_purchase(shop, launched, receive):
     order = export(shop, launched, rows=1)
     assert receive(pa.concat_tables([order, order])).counts == IngestCounts(2, applied=1, duplicate=1)
 
 
+@in_rows_and_packs
 def test_the_order_is_the_event_where_the_export_names_it(shop, launched, receive):
     receive(export(shop, launched, order_id=["A-1", "A-2", "A-3"]))
     with shop.store.reading() as transaction:
@@ -393,6 +411,7 @@ def test_the_order_is_the_event_where_the_export_names_it(shop, launched, receiv
     assert receive(full).counts == IngestCounts(3, duplicate=3)
 
 
+@in_rows_and_packs
 def test_an_export_with_a_row_per_article_is_noticed(shop, launched, receive):
     order = export(shop, launched, rows=1)
     found = receive(pa.concat_tables([order, order.set_column(3, "full_price", pa.array([10.0]))]), source="o.csv")
@@ -419,6 +438,7 @@ def test_kinds_and_campaigns_match_whatever_their_case(shop, launched, receive, 
     assert receive(one(shop, launched, **columns)).counts == IngestCounts(1, applied=1)
 
 
+@in_rows_and_packs
 def test_codes_match_whatever_their_case(shop, launched, receive):
     table = one(shop, launched)
     code = table["code"][0].as_py()
@@ -443,6 +463,7 @@ def test_a_campaign_that_is_not_there_is_asked_about(shop, launched):
         ingest(shop.store, "Sprnig", export(shop, launched), source="test", clock=shop.clock)
 
 
+@in_rows_and_packs
 def test_empty_lines_of_a_csv_file_are_counted_in_row_numbers_and_not_in_its_content(shop, launched, receive, tmp_path):
     first, second, third = shop.sent(launched)[:3]
     head, *lines = (

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from store_samples import batch, outcomes, receive
-from stores import artefacts_of, open_store
+from stores import artefacts_of, on_both_databases, open_store
 
 from disco.adapters.store import packs
 from disco.adapters.store.copying import copy_out
@@ -103,7 +103,8 @@ def cells(store, statement):
         return connection.exec_driver_sql(statement).fetchall()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@on_both_databases
+@pytest.mark.parametrize("seed", range(2))
 def test_every_answer_is_that_of_a_ledger_with_rows(new_database_url, make_shop, monkeypatch, seed):
     stores = [open_store(new_database_url()) for _ in range(2)]
     shops = [make_shop(store) for store in stores]

@@ -1,10 +1,6 @@
 """A plan of a large shop: streamed by bucket, refused where a disk is too small, whole or absent after a kill."""
 
-import json
-import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -12,6 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from killed_steps import INTERRUPTED, plan_step
+from many_processes import ended
 
 from disco.adapters.engines import LocalEngine
 from disco.entrypoints.python import Shop
@@ -23,7 +21,8 @@ from disco.records import private, space
 from disco.records.errors import InputError
 from disco.records.ports import TableEngine
 
-CUSTOMERS = 40  # six buckets of seven; a bucket takes as long with one customer as with many
+CUSTOMERS = 24  # four buckets of seven; a bucket takes as long with one customer as with many
+TRAINED_ON = 160
 AS_OF = date(2026, 3, 1)
 PLAN = {
     "campaign": "spring",
@@ -39,12 +38,13 @@ PLAN = {
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     folder = tmp_path_factory.mktemp("network")
-    rows = 4 * CUSTOMERS  # training needs more
-    _tables(folder, customers=rows)
+    _tables(folder, customers=TRAINED_ON)
     shop = Shop.open(folder)
     with shop.data.tables() as tables:
         features = feature_table(tables, as_of=AS_OF).drop_columns(["customer_id"])
-    fitted = ContextNetwork(heads="level", max_epochs=1).fit(features, [4.0 + number % 3 for number in range(rows)])
+    fitted = ContextNetwork(heads="level", max_epochs=1).fit(
+        features, [4.0 + number % 3 for number in range(TRAINED_ON)]
+    )
     fitted.save(folder / "context.safetensors")
     return (folder / "context.safetensors").read_bytes()
 
@@ -181,26 +181,6 @@ def test_space_is_asked_of_each_disk_by_itself(tmp_path: Path, monkeypatch: pyte
 
 # ---- a plan that is killed ----
 
-_KILLED = """
-import json, os, signal, sys
-from dataclasses import replace
-from pathlib import Path
-from disco.entrypoints.python import Shop
-
-folder, stage, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it
-
-class Small(Shop):
-    def cache(self, *, keep=True):
-        return replace(super().cache(keep=keep), bucket_customers=7)
-
-def report(done, total, now):
-    if now == stage:
-        os.kill(os.getpid(), number)
-
-Small.open(Path(folder)).plan(json.loads(sys.argv[4]), report=report)
-"""
-
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 @pytest.mark.parametrize(
@@ -211,14 +191,8 @@ def test_an_interrupted_plan_leaves_nothing_half_written_and_its_next_try_reuses
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, is_kept: bool, number: int
 ) -> None:
     (tmp_path / "tmp").mkdir()
-    run = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(shop.folder), stage, str(int(number)), json.dumps(PLAN)],
-        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == -number or "KeyboardInterrupt" in run.stderr, run.stderr
+    code = ended(plan_step, shop.folder, PLAN, stage=stage, number=int(number), temporary=tmp_path / "tmp")
+    assert code == (-signal.SIGKILL if number == signal.SIGKILL else INTERRUPTED)
     whole = [name for name in kept_names(shop) if name.endswith(".parquet")]
     assert len(whole) == is_kept  # under its name it is whole
     with shop.store() as store, store.reading() as transaction:

@@ -150,7 +150,7 @@ def listening(receiver: Receiver) -> Iterator[str]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()  # looks for its end
         try:
             yield f"http://localhost:{server.server_address[1]}/hook?shop=1"
         finally:

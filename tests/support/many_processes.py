@@ -32,6 +32,16 @@ def at_once(step: Callable[..., object], arguments: Sequence[tuple[Any, ...]]) -
     return [found[place] for place in range(len(arguments))]
 
 
+def ended(step: Callable[..., object], *arguments: Any, **more: Any) -> int:
+    """`step` in a process of its own; its exit code, -N where signal N ended it."""
+    process = context().Process(target=step, args=arguments, kwargs=more)
+    process.start()
+    process.join(_SECONDS)
+    assert process.exitcode is not None
+    code: int = process.exitcode
+    return code
+
+
 def _work(step: Callable[..., object], place: int, given: tuple[Any, ...], barrier: Any, results: Any) -> None:
     barrier.wait(_SECONDS)
     try:

@@ -4,9 +4,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psycopg  # noqa: F401 - loaded for those who follow
+import pyarrow.parquet  # noqa: F401
 from small_life import ingest_small, late_code, launch_small, outcomes_of
 
 from disco.adapters.store import CampaignStore
+from disco.entrypoints import python  # noqa: F401
+from disco.features import builder  # noqa: F401
 
 with TemporaryDirectory(prefix="disco-warm-") as folder:
     store = CampaignStore.embedded(Path(folder, "warm.db"))

@@ -1,11 +1,26 @@
 """Stores of tests: a database of a URL, with its artefacts in a folder that every process finds by that URL."""
 
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 
 from disco.adapters.store import CampaignStore
 from disco.records.locale import POUNDS_UTC, Locale
+
+on_both_databases = pytest.mark.parametrize("new_database_url", ["sqlite", "postgresql"], indirect=True)
+"""For a test of a room whose tests run on SQLite alone."""
+
+
+def new_urls(request: pytest.FixtureRequest, folder: Path) -> Callable[..., str]:
+    """What gives the URL of an empty database at each call; of which kind, the parameter of the fixture says."""
+    if request.param == "postgresql":
+        make: Callable[..., str] = request.getfixturevalue("new_postgres_url")
+        return make
+    numbers = count()
+    return lambda: f"sqlite:///{folder / f'trial_{next(numbers)}.db'}"
 
 
 def artefacts_of(url: str) -> Path:

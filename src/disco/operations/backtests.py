@@ -159,6 +159,16 @@ class _Seen:
     def posterior(self, prior: Matrix, usual: Expected, omega: float, *, start: Vector | None = None) -> _Corrected:
         """prior (known, known): of c + d_a. start: a mode that is near."""
         column, expected, actual = self.column, self.expected, self.actual
+        if not column.size:  # nothing was seen, and most plans of a new shop are made so
+            nothing = np.zeros(prior.shape[0])
+            return _Corrected(
+                line=column.astype(np.float64),
+                mean=nothing,
+                covariance=prior,
+                common=0.0,
+                common_variance=usual.common**2,
+                evidence=0.0,
+            )
         shared = prior[np.ix_(column, column)] + omega**2 * (self.owner[:, None] == self.owner)
         # Newton for the mode: each step is a regression on ln(mean) + (actual − mean)/mean with the variance 1/mean
         seen, noise = np.log((actual + 0.5) / expected), 1 / expected
