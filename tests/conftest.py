@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from quick_disks import quick_disks
 from quick_tables import quick_tables
-from stores import artefacts_of, new_urls
+from stores import artefacts_of, new_urls, open_store
 from trial_server import TrialServer, trial_server
 
 from disco.adapters.store import packs
@@ -26,6 +26,15 @@ from disco.records.errors import MissingPartError
 _COMPILING = ("test_drill_allocation.py", "test_drill_budgets.py")
 _MEANWHILE = ("test_features_network.py", "test_features_buckets.py")  # between them: xdist deals files out in turn
 _FIRST = (_COMPILING[0], *_MEANWHILE, _COMPILING[1])
+# One process runs all files that use Spark, because each process would start a Java and executors of its own.
+_SPARK = (
+    "test_contract_spark.py",
+    "test_contract_chunked_tables.py",
+    "test_contract_engines.py",
+    "test_operations_allocating_chunks.py",
+    "test_operations_deciding_tables.py",
+    "test_spark_shop.py",
+)
 _WITHOUT_ALLOCATION = {"features", "retailer", "records", "reports", "belief", "adapters"}
 # Seconds of each file on two quiet cores, setup included; written by `./run test --record-durations`.
 _DURATIONS = Path(__file__).with_name("durations.json")
@@ -47,6 +56,20 @@ def pytest_configure(config: pytest.Config) -> None:
     if processes:
         for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
             os.environ.setdefault(name, str(max(1, (os.cpu_count() or 1) // processes)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneProcessForSpark(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "spark" if file.endswith(_SPARK) else file
+
+    return OneProcessForSpark(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -114,6 +137,13 @@ def postgres_session(postgres: TrialServer) -> Iterator[Any]:
         yield session
 
 
+def _create(session: Any, name: str, template: str) -> None:
+    """By copying files, a tenth of the work of the other strategy, which writes every page to the log. Servers before
+    15 know no other."""
+    strategy = " STRATEGY FILE_COPY" if session.info.server_version >= 150000 else ""
+    session.execute(f"CREATE DATABASE {name} TEMPLATE {template}{strategy}")
+
+
 @pytest.fixture
 def new_postgres_url(postgres: TrialServer, postgres_session: Any) -> Iterator[Callable[..., str]]:
     """Each call gives the URL of a database that is empty, or a copy of another; it is dropped after the test."""
@@ -121,7 +151,7 @@ def new_postgres_url(postgres: TrialServer, postgres_session: Any) -> Iterator[C
 
     def make(copied: str = "template0") -> str:
         names.append(f"trial_{next(_numbers)}")
-        postgres_session.execute(f"CREATE DATABASE {names[-1]} TEMPLATE {copied}")
+        _create(postgres_session, names[-1], copied)
         return postgres.url(names[-1])
 
     yield make
@@ -160,7 +190,7 @@ def copied_database_url(
     def filled(fill: Callable[[str], None]) -> str:
         if kind == "postgresql":
             name = f"filled_{len(filled_urls)}"
-            request.getfixturevalue("postgres_session").execute(f"CREATE DATABASE {name} TEMPLATE template0")
+            _create(request.getfixturevalue("postgres_session"), name, "template0")
             url: str = request.getfixturevalue("postgres").url(name)
         else:
             folder = request.getfixturevalue("tmp_path_factory").mktemp("filled")
@@ -177,10 +207,18 @@ def copied_database_url(
             url = new_database_url(database)
         else:
             url = f"sqlite:///{shutil.copyfile(database, tmp_path / 'copied.db')}"
-        shutil.copytree(artefacts_of(source), artefacts_of(url))
+        if artefacts_of(source).exists():
+            shutil.copytree(artefacts_of(source), artefacts_of(url))
         return url
 
     return copied
+
+
+@pytest.fixture
+def store_url(copied_database_url: Callable[[str, Callable[[str], None]], str]) -> str:
+    """The URL of a database with the tables of a store and nothing in them, on SQLite and on PostgreSQL: copied,
+    because making the tables takes longer than most tests."""
+    return copied_database_url("tables", lambda url: open_store(url).close())
 
 
 @pytest.fixture(params=["rows", "packs"])

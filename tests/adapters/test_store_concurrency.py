@@ -52,33 +52,31 @@ def test_many_processes_open_an_empty_database_and_it_is_made_once(database_url:
     assert len(set(at_once(open_step, [(database_url,)] * 8))) == 1
 
 
-def test_of_launches_at_once_one_is_the_launch(database_url: str) -> None:
-    open_store(database_url).close()
-    assert sorted(at_once(launch_step, [(database_url, 4)] * 4)) == [False, True, True, True]
-    with open_store(database_url).reading() as transaction:
+def test_of_launches_at_once_one_is_the_launch(store_url: str) -> None:
+    open_store(store_url).close()
+    assert sorted(at_once(launch_step, [(store_url, 4)] * 4)) == [False, True, True, True]
+    with open_store(store_url).reading() as transaction:
         decisions = transaction.decisions.of(CAMPAIGN)
         assert decisions.num_rows == 300
         assert transaction.contexts.of(CAMPAIGN, NETWORK).shape == (300, 2)
 
 
-def test_of_two_plans_launched_at_once_one_is_refused(database_url: str) -> None:
-    open_store(database_url).close()
-    results = at_once(launch_step, [(database_url, seed) for seed in (4, 5)])
+def test_of_two_plans_launched_at_once_one_is_refused(store_url: str) -> None:
+    open_store(store_url).close()
+    results = at_once(launch_step, [(store_url, seed) for seed in (4, 5)])
     assert results.count(False) == 1
     assert sum("StateError" in str(result) and "launched on" in str(result) for result in results) == 1
 
 
 @pytest.mark.parametrize("writers", [2, 12])
-def test_overlapping_files_at_once_count_every_event_once(
-    database_url: str, clean: CampaignStore, writers: int
-) -> None:
-    store = open_store(database_url)
+def test_overlapping_files_at_once_count_every_event_once(store_url: str, clean: CampaignStore, writers: int) -> None:
+    store = open_store(store_url)
     launch_small(store, customers=300, reserve=10)
     outcomes = outcomes_of(store)
     part = outcomes.num_rows * 2 // writers if writers > 2 else outcomes.num_rows * 3 // 4
     step = (outcomes.num_rows - part) // (writers - 1) + 1
     files = [outcomes.slice(min(place * step, outcomes.num_rows - part), part) for place in range(writers)]
-    results = at_once(ingest_step, [(database_url, file) for file in files])
+    results = at_once(ingest_step, [(store_url, file) for file in files])
     assert len(set(results)) == writers, results
     with store.reading() as transaction:
         counts = transaction.ledger.counts(CAMPAIGN).to_pylist()
@@ -91,13 +89,13 @@ def test_overlapping_files_at_once_count_every_event_once(
     assert _evidence(store) == _evidence(clean)
 
 
-def test_of_30_late_arrivals_exactly_ten_get_the_last_ten_codes(database_url: str) -> None:
-    store = open_store(database_url)
+def test_of_30_late_arrivals_exactly_ten_get_the_last_ten_codes(store_url: str) -> None:
+    store = open_store(store_url)
     launch_small(store, customers=300, reserve=10)
     with store.reading() as transaction:
         before, left = transaction.decisions.of(CAMPAIGN).num_rows, transaction.decisions.reserve(CAMPAIGN)
     assert sum(left.values()) == 10
-    codes = at_once(late_step, [(database_url, 10_000 + place) for place in range(30)])
+    codes = at_once(late_step, [(store_url, 10_000 + place) for place in range(30)])
     given = [code for code in codes if code is not None]
     assert len(given) == len(set(given)) == 10, codes
     assert all(len(code) == 19 for code in given), given  # codes, and no words of an error

@@ -124,33 +124,33 @@ def test_two_databases_have_two_secrets(new_database_url: Callable[[], str]) -> 
     ],
 )
 def test_a_database_of_no_known_revision_is_refused_alike_by_everybody(
-    database_url: str, rows: list[str], words: str
+    store_url: str, rows: list[str], words: str
 ) -> None:
-    open_store(database_url).close()
-    with open_database(database_url).engine.begin() as connection:
+    open_store(store_url).close()
+    with open_database(store_url).engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM alembic_version")
         for row in rows:
             connection.exec_driver_sql(f"INSERT INTO alembic_version VALUES ('{row}')")
-    for open_ in (lambda: open_store(database_url), lambda: upgrade(open_database(database_url))):
+    for open_ in (lambda: open_store(store_url), lambda: upgrade(open_database(store_url))):
         with pytest.raises(StateError, match=words) as refused:
             open_()
         assert "db upgrade" not in str(refused.value)
         assert "try again" not in str(refused.value)
-    (said,) = [one for one in vitals(database_url) if one.check == "revision"]
+    (said,) = [one for one in vitals(store_url) if one.check == "revision"]
     assert said.failed
     assert re.search(words, f"{said.found}.")
     assert "db upgrade" not in f"{said.found} {said.fix}"
 
 
-def test_the_health_check_advises_an_upgrade_of_an_older_revision_alone(database_url: str) -> None:
-    open_store(database_url).close()
+def test_the_health_check_advises_an_upgrade_of_an_older_revision_alone(store_url: str) -> None:
+    open_store(store_url).close()
     for statement, fix in (
         ("UPDATE alembic_version SET version_num = '0001'", "`disco db upgrade`"),
         ("DROP TABLE alembic_version", "`disco restore`"),
     ):
-        with open_database(database_url).engine.begin() as connection:
+        with open_database(store_url).engine.begin() as connection:
             connection.exec_driver_sql(statement)
-        (said,) = [one for one in vitals(database_url) if one.check == "revision"]
+        (said,) = [one for one in vitals(store_url) if one.check == "revision"]
         assert said.failed
         assert fix in said.fix
 

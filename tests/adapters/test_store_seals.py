@@ -111,8 +111,8 @@ def _damage(store: CampaignStore, statement: str) -> None:
             assert session.execute(statement.encode()).rowcount > 0, statement
 
 
-def test_everything_that_is_written_fits_its_seal(database_url: str) -> None:
-    store = open_store(database_url)
+def test_everything_that_is_written_fits_its_seal(store_url: str) -> None:
+    store = open_store(store_url)
     _life(store)
     assert _all_broken(store) == []
 
@@ -306,8 +306,8 @@ def test_a_missing_active_version_is_no_empty_model(tmp_path: Path) -> None:
             transaction.beliefs.version()
 
 
-def test_who_changes_rows_on_purpose_seals_them_again(database_url: str) -> None:
-    store = open_store(database_url)
+def test_who_changes_rows_on_purpose_seals_them_again(store_url: str) -> None:
+    store = open_store(store_url)
     _life(store)
     _damage(store, "UPDATE plans SET inputs = '{}'")
     _damage(store, "UPDATE late_decisions SET customer_id = 'token' WHERE customer_id = 'd'")
@@ -334,8 +334,8 @@ def test_a_seal_keeps_kinds_and_lengths_apart() -> None:
     assert len({row_seal("secret", row) for row in rows}) == len(rows)
 
 
-def test_forgotten_customers_are_known_by_hashes_alone(database_url: str) -> None:
-    store = open_store(database_url)
+def test_forgotten_customers_are_known_by_hashes_alone(store_url: str) -> None:
+    store = open_store(store_url)
     with store.writing("main", action="test") as transaction:
         transaction.forgotten.add(["anna", "ключ 🔑", "anna"], at=MOMENT)
         transaction.forgotten.add(["anna", "bob"], at=MOMENT)
@@ -357,8 +357,8 @@ def test_forgotten_customers_are_known_by_hashes_alone(database_url: str) -> Non
         "UPDATE secrets SET value = (SELECT value FROM secrets WHERE name = 'codes') WHERE name LIKE '% %'",
     ],
 )
-def test_a_changed_list_of_forgotten_customers_is_found_and_not_used(database_url: str, damage: str) -> None:
-    store = open_store(database_url)
+def test_a_changed_list_of_forgotten_customers_is_found_and_not_used(store_url: str, damage: str) -> None:
+    store = open_store(store_url)
     with store.writing("main", action="test") as transaction:
         transaction.forgotten.add(["anna"], at=MOMENT)
     with store.writing("main", action="test") as transaction:

@@ -51,25 +51,38 @@ def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def _as_it_was(fixture: Path, request: pytest.FixtureRequest, folder: Path) -> str:
     if request.param == "sqlite":
-        file = folder / "disco.db"
-        file.write_bytes(gzip.decompress((fixture / "sqlite.db.gz").read_bytes()))
-        return f"sqlite:///{file}"
-    make: Callable[[], str] = request.getfixturevalue("new_postgres_url")
-    url = make()
-    with psycopg.connect(url, autocommit=True) as session:
-        session.execute(gzip.decompress((fixture / "postgresql.sql.gz").read_bytes()))
+        url = f"sqlite:///{folder / 'disco.db'}"
+    else:
+        make: Callable[[], str] = request.getfixturevalue("new_postgres_url")
+        url = make()
+    _fill(url, fixture)
     return url
 
 
+def _fill(url: str, fixture: Path) -> None:
+    """An empty database becomes that of the fixture."""
+    if url.startswith("sqlite"):
+        Path(url.removeprefix("sqlite:///")).write_bytes(gzip.decompress((fixture / "sqlite.db.gz").read_bytes()))
+        return
+    with psycopg.connect(url, autocommit=True) as session:
+        session.execute(gzip.decompress((fixture / "postgresql.sql.gz").read_bytes()))
+
+
 @pytest.fixture
-def store(old_url: str) -> CampaignStore:
-    database = open_database(old_url)
+def store(copied_database_url: Callable[[str, Callable[[str], None]], str]) -> CampaignStore:
+    """A shop of revision 0001 after its upgrade, which is done once for all tests of it."""
+    url = copied_database_url("upgraded from 0001", _upgraded)
+    return CampaignStore(url, artefacts_of(url))
+
+
+def _upgraded(url: str) -> None:
+    _fill(url, OLD)
+    database = open_database(url)
     # one plan was made by a program that keeps no folder of it
-    artefacts = FolderArtefacts(artefacts_of(old_url))
+    artefacts = FolderArtefacts(artefacts_of(url))
     done = upgrade(database, artefacts=artefacts, plans=OLD / "plans", without_plans=True)
     database.engine.dispose()
     assert done == ("0001", schema.REVISION)
-    return CampaignStore(old_url, artefacts_of(old_url))
 
 
 def renamed(found: Any) -> Any:
@@ -272,6 +285,7 @@ def test_without_the_folder_of_plans_campaigns_are_whole_and_the_rest_is_named(o
         load(store, "65de59")
 
 
+@pytest.mark.parametrize("old_url", ["sqlite"], indirect=True)  # files are the same for both databases
 @pytest.mark.parametrize(
     ("file", "damage", "words"),
     [

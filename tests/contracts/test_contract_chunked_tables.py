@@ -1,6 +1,7 @@
 """Every engine that holds tables, one contract: chunks, sums, what is kept, what is written, rows brought together."""
 
 import sys
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +42,14 @@ def engine(request):
         yield engine
 
 
-@pytest.fixture(params=[1, 4, 37], ids=lambda files: f"{files} files")
+however_rows_are_divided = pytest.mark.parametrize(
+    ("engine", "folder"),
+    [*product(("one thread", "two threads"), (1, 4, 37)), ("spark", 4)],  # other files on Spark: test_contract_spark
+    indirect=True,
+)
+
+
+@pytest.fixture
 def folder(request, tmp_path, monkeypatch):
     """The table in so many files, its rows shuffled: files of many chunks, of three, and smaller than one."""
     monkeypatch.setattr(parts, "TABLE_CHUNK_ROWS", 85)
@@ -69,6 +77,7 @@ def test_engines_hold_tables(engine):
     assert isinstance(engine, TableEngine)
 
 
+@however_rows_are_divided
 def test_every_row_is_read_once(engine, folder):
     table = engine.table(folder)
     assert table.schema == TABLE.schema
@@ -76,12 +85,14 @@ def test_every_row_is_read_once(engine, folder):
     assert in_order(table).equals(TABLE.sort_by("customer_id").combine_chunks())
 
 
+@however_rows_are_divided
 def test_a_transform_is_a_table(engine, folder):
     table = engine.table(folder).transform(doubled, DOUBLED)
     assert table.schema == DOUBLED
     assert in_order(table).equals(EXPECTED)
 
 
+@however_rows_are_divided
 def test_evidence_has_the_same_bits_however_rows_are_divided(engine, folder):
     def seen(chunk):
         return Evidence.of(chunk.select(["x"]).to_pandas().to_numpy(), chunk["depth"], chunk["full_price"])
@@ -90,12 +101,14 @@ def test_evidence_has_the_same_bits_however_rows_are_divided(engine, folder):
     assert engine.table(folder).fold(seen, lambda one, other: one + other) == whole
 
 
+@however_rows_are_divided
 def test_what_is_kept_is_computed_at_most_once_and_is_the_same(engine, folder):
     with engine.table(folder).transform(doubled, DOUBLED).kept() as kept:
         assert in_order(kept).equals(EXPECTED)
         assert kept.fold(lambda chunk: chunk.num_rows, lambda one, other: one + other) == ROWS
 
 
+@however_rows_are_divided
 def test_a_written_table_is_read_back_and_writing_it_again_doubles_nothing(engine, folder, tmp_path):
     out = tmp_path / "out"
     for _ in range(2):
@@ -129,6 +142,7 @@ def test_a_folder_with_other_content_is_not_replaced(engine, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
+@however_rows_are_divided
 def test_an_error_leaves_no_folder(engine, folder, tmp_path):
     def wrong(chunk):
         raise InputError("row", found="nothing", expected="something")
@@ -206,6 +220,7 @@ def test_what_is_no_table_is_refused(engine, source):
         engine.table(source)
 
 
+@however_rows_are_divided
 def test_rows_of_several_tables_come_together_by_bucket(engine, folder):
     visits = pa.table({"customer_id": [f"c{n % 700}" for n in range(5000)], "pages": np.arange(5000)})
 

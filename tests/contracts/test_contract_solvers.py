@@ -3,6 +3,7 @@ that prove it; and among our own, the same customers get the same depths to the 
 
 import itertools
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,19 @@ def brute_force(problem: AllocationProblem) -> tuple[float, list[tuple[int, ...]
     return best, reached
 
 
+@cache
+def few_customers(
+    kind: str, budget_share: float | None = None
+) -> tuple[AllocationProblem, float, list[tuple[int, ...]]]:
+    """A problem of six customers and what `brute_force` says about it, which is the same for every solver."""
+    values, caps, limits = table(kind, 6)
+    if budget_share is not None:
+        costs = np.random.default_rng(5).random((6, 3))
+        limits = {**limits, "costs": costs, "budget": float(budget_share * costs.sum() / 3)}
+    problem = read_problem(values, caps, **limits)
+    return problem, *brute_force(problem)
+
+
 def _value(problem: AllocationProblem, choice: tuple[int, ...]) -> float | None:
     """What an allocation is worth; None where it breaks a limit. Written for few customers and nothing else."""
     limits, taken = problem.limits, [(row, column) for row, column in enumerate(choice) if column >= 0]
@@ -129,9 +143,7 @@ def _value(problem: AllocationProblem, choice: tuple[int, ...]) -> float | None:
 @pytest.mark.parametrize("solve", SOLVERS.values(), ids=SOLVERS.keys())
 @pytest.mark.parametrize("kind", KINDS)
 def test_as_good_as_every_allocation_there_is(solve, kind):
-    values, caps, limits = table(kind, 6)
-    problem = read_problem(values, caps, **limits)
-    best, reached = brute_force(problem)
+    problem, best, reached = few_customers(kind)
     found = solve(problem)
     if best == -np.inf:
         assert found.status is Status.INFEASIBLE
@@ -187,10 +199,7 @@ def test_the_order_of_rows_changes_nobodys_depth(solve, kind):
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.6, 1.0])
 @pytest.mark.parametrize("kind", ["money", "ties", "eligible", "segments", "depths closed to segments"])
 def test_a_budget_is_kept_and_used_as_well_as_can_be(solve, share, kind):
-    values, caps, limits = table(kind, 6)
-    costs = np.random.default_rng(5).random((6, 3))
-    problem = read_problem(values, caps, costs=costs, budget=float(share * costs.sum() / 3), **limits)
-    best, _ = brute_force(problem)
+    problem, best, _ = few_customers(kind, share)
     found = solve(problem)
     if best == -np.inf:
         assert found.status is Status.INFEASIBLE

@@ -134,7 +134,7 @@ def test_the_work_is_done_by_both_workers(engine):
     assert len(set(engine.map(where, range(8)))) == 2
 
 
-@pytest.mark.parametrize("parts", [1, 4, 37])
+@pytest.mark.parametrize("parts", [1, 9])
 def test_evidence_has_the_same_bits(engine, tmp_path, parts):
     expected = seen(PURCHASES)
     folder = in_files(shuffled(PURCHASES, parts), tmp_path / "rows", parts)
@@ -143,7 +143,7 @@ def test_evidence_has_the_same_bits(engine, tmp_path, parts):
     assert engine.table(frame).fold(seen, added) == expected
 
 
-@pytest.mark.parametrize("parts", [1, 4, 37])
+@pytest.mark.parametrize("parts", [1, 9])
 def test_features_have_the_same_bytes(engine, shop, tmp_path, parts):
     data = tmp_path / "data"
     for name, table in shop.items():
@@ -167,7 +167,7 @@ def test_features_of_data_frames_are_those_of_files(engine, shop, tmp_path):
 
 
 @pytest.mark.parametrize("budget", [None, 1500.0], ids=["caps and segments", "with a budget"])
-@pytest.mark.parametrize("parts", [1, 4, 37])
+@pytest.mark.parametrize("parts", [1, 9])
 def test_an_allocation_is_the_same_with_its_ties(engine, tmp_path, parts, budget):
     expected, decisions = in_memory(budget)
     folder = in_files(shuffled(VALUES, parts), tmp_path / "values", parts)

@@ -24,8 +24,8 @@ from disco.records.ports import BELIEF
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[CampaignStore]:
-    store = open_store(database_url)
+def store(store_url: str) -> Iterator[CampaignStore]:
+    store = open_store(store_url)
     yield store
     store.close()
 

@@ -28,8 +28,8 @@ from disco.records.ports import JOBS
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[CampaignStore]:
-    store = open_store(database_url)
+def store(store_url: str) -> Iterator[CampaignStore]:
+    store = open_store(store_url)
     yield store
     store.close()
 
@@ -264,15 +264,15 @@ def test_jobs_that_ended_long_ago_can_go(store: CampaignStore, clock: Clock) -> 
 _MANY = {"sqlite": 60, "postgresql": 400}  # SQLite syncs its file for every claim, and has one writer anyway
 
 
-def test_no_job_is_owned_twice_however_many_workers_there_are(database_url: str, clock: Clock) -> None:
-    store = open_store(database_url)
+def test_no_job_is_owned_twice_however_many_workers_there_are(store_url: str, clock: Clock) -> None:
+    store = open_store(store_url)
     with store.writing(JOBS, action="submit job") as transaction:
         asked = {
             jobs.add_job(transaction, JobKind.CHECK, {"place": place}, actor=store.actor, now=clock.now()).id
-            for place in range(_MANY[database_url.partition(":")[0]])
+            for place in range(_MANY[store_url.partition(":")[0]])
         }
     names = [f"worker {number}" for number in range(4)]
-    done = at_once(work_off, [(database_url, name) for name in names])
+    done = at_once(work_off, [(store_url, name) for name in names])
     times = Counter(job_id for ids in done for job_id in ids)
     assert set(times) == asked
     assert set(times.values()) == {1}
@@ -387,9 +387,9 @@ def test_a_request_that_came_to_nothing_can_be_repeated(store: CampaignStore, cl
     assert drafts.begin_reply(store, "key", "hash", clock=clock).body == b"\x00\xff"
 
 
-def test_of_equal_requests_at_once_one_is_done(database_url: str) -> None:
-    open_store(database_url).close()
-    found = at_once(begin_alike, [(database_url,)] * 6)
+def test_of_equal_requests_at_once_one_is_done(store_url: str) -> None:
+    open_store(store_url).close()
+    found = at_once(begin_alike, [(store_url,)] * 6)
     assert found.count("None") == 1
     assert all("in progress" in text for text in found if text != "None")
 

@@ -1,7 +1,7 @@
 """The journal of every store: one entry per write, in its transaction, and no entry can be changed without a trace."""
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Barrier, Thread
 
@@ -21,8 +21,8 @@ from disco.records.ports import PEOPLE
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[CampaignStore]:
-    opened = open_store(database_url)
+def store(store_url: str) -> Iterator[CampaignStore]:
+    opened = open_store(store_url)
     yield opened
     opened.close()
 
@@ -110,6 +110,18 @@ def test_the_database_refuses_to_change_or_remove_an_entry(store: CampaignStore)
     assert len(entries_of(store)) == 5
 
 
+@pytest.fixture
+def lived(copied_database_url: Callable[[str, Callable[[str], None]], str]) -> Iterator[CampaignStore]:
+    """A copy of a store that has lived `some_life`."""
+
+    def live(url: str) -> None:
+        with closing(open_store(url)) as store:
+            some_life(store)
+
+    with closing(open_store(copied_database_url("five entries", live))) as store:
+        yield store
+
+
 def without_triggers(store: CampaignStore, *statements: str) -> None:
     """As somebody would who owns the database."""
     with store._database.engine.begin() as connection:
@@ -159,24 +171,22 @@ def without_triggers(store: CampaignStore, *statements: str) -> None:
     ],
 )
 def test_every_attack_is_found_at_its_first_entry(
-    store: CampaignStore, attack: list[str], number: int, words: str
+    lived: CampaignStore, attack: list[str], number: int, words: str
 ) -> None:
-    some_life(store)
-    without_triggers(store, *attack)
-    found = break_of(store)
+    without_triggers(lived, *attack)
+    found = break_of(lived)
     assert found is not None
     assert found[0] == number
     assert words in found[1]
 
 
 @pytest.mark.parametrize("change", ["kind = 'nobody'", "detail = 'no JSON'"])
-def test_an_entry_that_cannot_be_read_is_named(store: CampaignStore, change: str) -> None:
-    some_life(store)
-    without_triggers(store, f"UPDATE journal SET {change} WHERE number = 5")
-    assert verify_journal(store).first_bad == 5
+def test_an_entry_that_cannot_be_read_is_named(lived: CampaignStore, change: str) -> None:
+    without_triggers(lived, f"UPDATE journal SET {change} WHERE number = 5")
+    assert verify_journal(lived).first_bad == 5
     with pytest.raises(SealError, match=r"Entry 5 of the journal was changed .*disco audit verify"):
-        list_journal(store)
-    assert len(list_journal(store, after=0, limit=4).entries) == 4
+        list_journal(lived)
+    assert len(list_journal(lived, after=0, limit=4).entries) == 4
 
 
 def test_an_entry_cut_off_at_the_end_is_still_missed_after_the_next_write(store: CampaignStore) -> None:
@@ -212,17 +222,17 @@ def test_an_entry_whose_hash_was_made_again_breaks_the_chain_behind_it(store: Ca
     assert found == (3, "it does not follow the entry before it")
 
 
-def test_missing_triggers_are_named_and_made_again(store: CampaignStore, database_url: str) -> None:
+def test_missing_triggers_are_named_and_made_again(store: CampaignStore, store_url: str) -> None:
     some_life(store)
     with store._database.engine.begin() as connection:
         if connection.dialect.name == "sqlite":
             connection.exec_driver_sql("DROP TRIGGER journal_refuses_delete")
         else:
             connection.exec_driver_sql("ALTER TABLE journal DISABLE TRIGGER journal_refuses_change")
-    [found] = [one for one in vitals(database_url) if one.check == "append-only"]
+    [found] = [one for one in vitals(store_url) if one.check == "append-only"]
     assert found.failed
-    restore_schema(database_url)
-    assert not [one for one in vitals(database_url) if one.check == "append-only" and one.failed]
+    restore_schema(store_url)
+    assert not [one for one in vitals(store_url) if one.check == "append-only" and one.failed]
     with pytest.raises(sa.exc.DBAPIError, match="append-only"), store._database.engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM journal")
     assert entries_of(store)[-1].action == "repair"

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("kept_as")
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[CampaignStore]:
-    store = open_store(database_url)
+def store(store_url: str) -> Iterator[CampaignStore]:
+    store = open_store(store_url)
     with store.writing("spring", action="test") as transaction:
         add_campaign(transaction)
         add_campaign(transaction, "autumn")

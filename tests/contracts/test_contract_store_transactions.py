@@ -17,8 +17,8 @@ from disco.records.life import Disposition, State
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[CampaignStore]:
-    store = open_store(database_url)
+def store(store_url: str) -> Iterator[CampaignStore]:
+    store = open_store(store_url)
     yield store
     store.close()
 

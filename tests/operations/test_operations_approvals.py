@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from small_life import CAMPAIGN, SECRET, FixedClock, planned
-from stores import open_store
+from stores import on_both_databases, open_store
 
 from disco.adapters.store import CampaignStore
 from disco.operations.approvals import approval_setting, approve_plan, plan_approval, set_approval
@@ -19,8 +19,8 @@ SECOND_PERSON, NONE = ApprovalRule.SECOND_PERSON, ApprovalRule.NONE
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[CampaignStore]:
-    opened = open_store(database_url)
+def store(store_url: str) -> Iterator[CampaignStore]:
+    opened = open_store(store_url)
     yield opened
     opened.close()
 
@@ -39,6 +39,7 @@ def approve(store: CampaignStore, plan: Planned, by: Actor) -> None:
     approve_plan(store.by(by), plan.plan_id, FixedClock())
 
 
+@on_both_databases
 def test_a_plan_is_launched_after_somebody_else_approved_exactly_it(store: CampaignStore) -> None:
     plan, other = kept(store), kept(store, seed=5)
     with pytest.raises(
@@ -130,6 +131,7 @@ def test_a_plan_that_was_never_kept_cannot_be_launched_past_the_approval(store: 
         assert transaction.plans.ids() == ()
 
 
+@on_both_databases
 def test_the_stricter_of_settings_and_database_wins(store: CampaignStore) -> None:
     plan = kept(store)
     with pytest.raises(InputError, match="none or second_person"):
@@ -145,6 +147,7 @@ def test_the_stricter_of_settings_and_database_wins(store: CampaignStore) -> Non
     assert launched(store, plan, NONE).codes > 0
 
 
+@on_both_databases
 def test_an_approval_is_given_once_and_not_for_what_is_launched(store: CampaignStore) -> None:
     plan = kept(store)
     first = approve_plan(store.by(BEN), plan.plan_id, FixedClock())
@@ -161,6 +164,7 @@ def test_an_approval_is_given_once_and_not_for_what_is_launched(store: CampaignS
     assert [(entry.action, entry.actor.name) for entry in entries if entry.action == "approve"] == [("approve", "Ben")]
 
 
+@on_both_databases
 def test_a_forged_approval_is_refused(store: CampaignStore) -> None:
     plan = kept(store)
     approve(store, plan, BEN)

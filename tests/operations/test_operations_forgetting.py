@@ -358,12 +358,12 @@ def test_a_damaged_campaign_is_not_sealed_anew_by_forgetting(life):
 
 
 @in_rows_and_packs
-def test_integer_ids_get_an_integer_name(database_url, make_shop, tmp_path):
-    shop = make_shop(open_store(database_url))
+def test_integer_ids_get_an_integer_name(store_url, make_shop, tmp_path):
+    shop = make_shop(open_store(store_url))
     launched = shop.launch()
     sent = shop.sent(launched)
     ingest(shop.store, "spring", shop.outcomes(sent), source="a.csv", clock=shop.clock)
-    life, customer = Life(shop, database_url, tmp_path), sent[0]["customer_id"]
+    life, customer = Life(shop, store_url, tmp_path), sent[0]["customer_id"]
     assert life.forget(str(customer)).found == 1
     after = life.rows()["customer_id"]
     assert after.type == pa.int64()
@@ -421,9 +421,9 @@ def test_prune_removes_what_is_old_and_learning_goes_on(life):
         life.relearn("fourth network")
 
 
-def test_features_of_late_arrivals_since_the_last_prune_go_with_the_next(database_url, make_shop, tmp_path):
-    shop = make_shop(open_store(database_url))
-    life = Life(shop, database_url, tmp_path)
+def test_features_of_late_arrivals_since_the_last_prune_go_with_the_next(store_url, make_shop, tmp_path):
+    shop = make_shop(open_store(store_url))
+    life = Life(shop, store_url, tmp_path)
     ids = [f"c{number:04}" for number in range(50)]
     planned = shop.planned(shop.plan(reserve={"share": "5%"}), life.audience(ids), features=life.features(ids))
     launch(shop.store, planned, clock=shop.clock, secret=shop.secret)

@@ -19,8 +19,8 @@ CANARY = 987_654_321
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[CampaignStore]:
-    opened = open_store(database_url)
+def store(store_url: str) -> Iterator[CampaignStore]:
+    opened = open_store(store_url)
     launch_small(opened, customers=60, reserve=4)
     late_code(opened, CANARY)
     batch = ingest_small(opened, outcomes_of(opened))

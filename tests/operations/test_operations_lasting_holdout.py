@@ -166,8 +166,8 @@ def test_plans_without_the_key_keep_their_bytes():
 # ---- a campaign's life, on both databases
 
 
-def test_two_campaigns_and_late_arrivals_hold_out_the_same_people(database_url):
-    store = open_store(database_url)
+def test_two_campaigns_and_late_arrivals_hold_out_the_same_people(store_url):
+    store = open_store(store_url)
     secret = secret_of(store)
     first = launch(store, planned(store, plan()), clock=FixedClock(), secret=SECRET)
     other = plan("other", seed=9, share="30%", control={"share": "40%"})

@@ -81,7 +81,7 @@ def redeemed(kept):
     return {depth: counts for depth, counts in rows if np.any(counts)}
 
 
-@pytest.fixture(params=["one rate", "per customer"])
+@pytest.fixture
 def life(request, new_database_url, make_shop, head):
     stores = [open_store(new_database_url()) for _ in range(2)]
     shop, twin = (make_shop(store, head if request.param == "per customer" else None) for store in stores)
@@ -212,6 +212,9 @@ def life(request, new_database_url, make_shop, head):
         store.close()
 
 
+@pytest.mark.parametrize(
+    ("new_database_url", "life"), [("postgresql", "one rate"), ("sqlite", "per customer")], indirect=True
+)
 def test_after_every_step_of_a_campaigns_life_counters_ledger_and_evidence_agree(life):
     run_state_machine_as_test(
         life,

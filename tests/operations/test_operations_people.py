@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
-from stores import open_store
+from stores import on_both_databases, open_store
 
 from disco.adapters.store import CampaignStore
 from disco.operations.people import NewKey, caller_of_key, create_key, list_keys, revoke_key
@@ -27,8 +27,8 @@ class At:
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[CampaignStore]:
-    opened = open_store(database_url)
+def store(store_url: str) -> Iterator[CampaignStore]:
+    opened = open_store(store_url)
     yield opened
     opened.close()
 
@@ -37,6 +37,7 @@ def a_key(store: CampaignStore, role: str = "planner", expires: timedelta | None
     return create_key(store, name="shop", role=role, expires=expires, clock=At())
 
 
+@on_both_databases
 def test_a_key_names_its_caller_and_role(store: CampaignStore) -> None:
     made = a_key(store, "approver")
     caller = caller_of_key(store, made.key, At())
@@ -81,6 +82,7 @@ def test_every_wrong_key_gets_the_same_answer(store: CampaignStore) -> None:
     assert caller_of_key(store, good.key, later).role is Role.PLANNER
 
 
+@on_both_databases
 def test_a_key_is_revoked_by_the_beginning_of_its_id(store: CampaignStore) -> None:
     made = a_key(store)
     first = revoke_key(store, made.id[:6], At())
@@ -93,6 +95,7 @@ def test_a_key_is_revoked_by_the_beginning_of_its_id(store: CampaignStore) -> No
         revoke_key(store, "ffffffffffff", At())
 
 
+@on_both_databases
 def test_a_key_whose_role_another_program_changed_is_refused(store: CampaignStore) -> None:
     made = a_key(store, "viewer")
     with store._database.engine.begin() as connection:

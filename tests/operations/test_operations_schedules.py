@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from job_steps import Clock
 from store_samples import add_campaign
-from stores import open_store
+from stores import on_both_databases, open_store
 
 from disco.adapters.store import CampaignStore
 from disco.operations import jobs, schedules
@@ -129,6 +129,7 @@ def test_other_words_are_refused_with_examples(rule: str) -> None:
         read_rule(rule)
 
 
+@on_both_databases
 def test_a_schedule_asks_for_each_occurrence_once_and_goes_on_after_a_restart(
     store: CampaignStore, database_url: str
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_schedule_asks_for_each_occurrence_once_and_goes_on_after_a_restart(
     again.close()
 
 
+@on_both_databases
 def test_workers_that_look_at_once_ask_for_one_job(store: CampaignStore) -> None:
     clock = Clock(local("Europe/Berlin", "2026-03-27T12:00"))
     schedules.add_schedule(store, **CHECK, rule="daily at 13:00", clock=clock)
@@ -200,6 +202,7 @@ def test_the_day_of_the_run_stands_in_its_body(store: CampaignStore) -> None:
     assert body_on({"a": ["{date-7}", 3, None, "{data}"]}, date(2027, 1, 3)) == {"a": ["2026-12-27", 3, None, "{data}"]}
 
 
+@on_both_databases
 def test_a_pause_leaves_out_what_would_have_come(store: CampaignStore) -> None:
     clock = Clock(local("Europe/Berlin", "2027-03-01T12:00"))
     made = schedules.add_schedule(store, **CHECK, rule="daily at 06:00", clock=clock)
@@ -215,6 +218,7 @@ def test_a_pause_leaves_out_what_would_have_come(store: CampaignStore) -> None:
         schedules.remove_schedule(store, made.id)
 
 
+@on_both_databases
 def test_campaigns_are_learned_when_their_codes_have_matured_each_once(store: CampaignStore) -> None:
     with store.writing("old", action="launch") as transaction:
         add_campaign(transaction, "old", start="2027-03-02")
@@ -240,6 +244,7 @@ def test_campaigns_are_learned_when_their_codes_have_matured_each_once(store: Ca
         schedules.add_schedule(store, kind=JobKind.LEARN, body={"campaigns": ["x"]}, rule=MATURED, clock=clock)
 
 
+@on_both_databases
 def test_a_schedule_that_another_program_changed_asks_for_nothing_and_the_others_go_on(store: CampaignStore) -> None:
     clock = Clock(datetime(2026, 11, 16, 12, tzinfo=UTC))
     changed, sound = (schedules.add_schedule(store, rule="daily at 06:00", clock=clock, **CHECK) for _ in range(2))

@@ -9,7 +9,7 @@ from threading import Barrier, Thread
 import pytest
 import sqlalchemy as sa
 from quick_hashes import quick_hashes
-from stores import open_store
+from stores import on_both_databases, open_store
 
 from disco.adapters.store import CampaignStore
 from disco.operations import sign_in as module
@@ -61,8 +61,8 @@ def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[CampaignStore]:
-    opened = open_store(database_url)
+def store(store_url: str) -> Iterator[CampaignStore]:
+    opened = open_store(store_url)
     yield opened
     opened.close()
 
@@ -84,6 +84,7 @@ def refused(store: CampaignStore, clock: Clock, name: str, password: str) -> str
     return str(found.value)
 
 
+@on_both_databases
 def test_the_first_administrator_comes_by_a_link_that_works_once_for_a_day(store: CampaignStore, clock: Clock) -> None:
     old, link = first_invitation(store, clock), first_invitation(store, clock)
     assert isinstance(old, Invitation)
@@ -110,6 +111,7 @@ def test_an_invitation_expires(store: CampaignStore, clock: Clock) -> None:
     assert list_people(store, clock).invitations == ()
 
 
+@on_both_databases
 def test_a_session_ends_by_sign_out_idleness_age_and_a_disabled_person(store: CampaignStore, clock: Clock) -> None:
     admin(store, clock)
     somebody(store, clock)
@@ -169,6 +171,7 @@ def test_guesses_are_slowed_per_name_whether_it_is_known_or_not(store: CampaignS
     assert "nobody" not in kept
 
 
+@on_both_databases
 def test_guesses_at_once_are_counted_all(store: CampaignStore, clock: Clock) -> None:
     admin(store, clock)
     said: list[str] = []
@@ -198,6 +201,7 @@ def test_a_weak_or_huge_password_is_refused_and_not_quoted(store: CampaignStore,
     assert password not in str(found.value)
 
 
+@on_both_databases
 def test_no_secret_is_kept_in_clear_anywhere(store: CampaignStore, clock: Clock) -> None:
     link = first_invitation(store, clock)
     assert link is not None
@@ -229,6 +233,7 @@ def test_the_last_administrator_stays_one(store: CampaignStore, clock: Clock) ->
         change_person(store, "Carl", role="viewer")
 
 
+@on_both_databases
 def test_a_new_password_ends_the_other_sessions(store: CampaignStore, clock: Clock) -> None:
     admin(store, clock)
     mine, other = (sign_in(store, name="Anna", password=PASSWORD, clock=clock) for _ in range(2))
@@ -255,6 +260,7 @@ def test_who_is_invited_again_chooses_a_new_password_and_keeps_their_role(store:
         caller_of_session(store, session.token, clock)
 
 
+@on_both_databases
 def test_an_identity_provider_cannot_take_over_a_name(store: CampaignStore, clock: Clock) -> None:
     admin(store, clock)
     with pytest.raises(StateError, match="another person named Anna"):

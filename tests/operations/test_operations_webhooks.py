@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from job_steps import Clock
 from small_life import CAMPAIGN, launch_small, planned
-from stores import open_store
+from stores import on_both_databases, open_store
 
 import disco
 from disco.adapters.delivery import HttpSender, is_public
@@ -34,8 +34,8 @@ from disco.records.signatures import sign
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[CampaignStore]:
-    store = open_store(database_url)
+def store(store_url: str) -> Iterator[CampaignStore]:
+    store = open_store(store_url)
     yield store
     store.close()
 
@@ -49,6 +49,7 @@ def told(store: CampaignStore) -> list[Job]:
     return list(jobs.list_jobs(store, kind=JobKind.WEBHOOK).items)[::-1]
 
 
+@on_both_databases
 def test_a_webhook_is_made_with_a_secret_that_is_shown_once(store: CampaignStore, clock: Clock) -> None:
     made = webhooks.add_webhook(store, url="https://example.com/a", events=["plan.ready"], clock=clock)
     assert made.secret.startswith("whsec_")
@@ -78,6 +79,7 @@ def test_other_urls_are_refused_and_their_passwords_not_shown(store: CampaignSto
             webhooks.add_webhook(store, url="https://example.com", events=wrong, clock=clock)
 
 
+@on_both_databases
 def test_a_campaign_tells_what_happens_in_the_transactions_that_do_it(store: CampaignStore, clock: Clock) -> None:
     webhooks.add_webhook(store, url="https://example.com/all", events=list(Event), clock=clock)
     one = webhooks.add_webhook(store, url="https://example.com/one", events=["campaign.paused"], clock=clock)
@@ -98,6 +100,7 @@ def test_a_campaign_tells_what_happens_in_the_transactions_that_do_it(store: Cam
     assert [job.body["webhook"] for job in told(store)].count(one.webhook.id) == 1
 
 
+@on_both_databases
 def test_what_is_undone_is_not_told(store: CampaignStore, clock: Clock) -> None:
     webhooks.add_webhook(store, url="https://example.com", events=list(Event), clock=clock)
     with suppress(ZeroDivisionError), store.writing(JOBS, action="test") as transaction:
@@ -277,6 +280,7 @@ def test_the_connection_goes_to_the_address_that_was_checked(clock: Clock) -> No
     assert receiver.came[0][1]["Host"] == f"shop.example:{port}"
 
 
+@on_both_databases
 def test_a_webhook_that_another_program_changed_is_told_nothing(store: CampaignStore, clock: Clock) -> None:
     webhooks.add_webhook(store, url="https://shop.example/hook", events=[Event.CAMPAIGN_PAUSED], clock=clock)
     launch_small(store, customers=80)
