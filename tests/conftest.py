@@ -38,6 +38,8 @@ _SPARK = (
 _WITHOUT_ALLOCATION = {"features", "retailer", "records", "reports", "belief", "adapters"}
 # Seconds of each file on two quiet cores, setup included; written by `./run test --record-durations`.
 _DURATIONS = Path(__file__).with_name("durations.json")
+# Not tests, and costly to import: every process would live the life of `small_life_warm` while it looks for doctests.
+collect_ignore = ["support"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

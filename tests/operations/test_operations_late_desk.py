@@ -24,7 +24,7 @@ from disco.operations.late_desk import NotPreparedError, decide_at_desk
 from disco.records.errors import InputError, StateError
 
 SECRET = b"s" * 32
-DAY = date(2026, 3, 9)
+PLANNED, DAY = date(2026, 3, 1), date(2026, 3, 9)
 NOW = datetime(2026, 3, 9, 12, tzinfo=UTC)
 CUSTOMERS, NEW = 240, 120  # of all customers, how many joined after the plan's day
 
@@ -111,6 +111,8 @@ def learned(folder: Path, network: bytes, *, text_ids: bool, url: str | None = N
     )
     shop.ingest("before", purchases)
     shop.learn("before", as_of=date(2026, 2, 20))
+    for day in (PLANNED, DAY):  # once for all campaigns, whose plans and arrivals find them cached
+        shop.cache().features_as_of(shop.data, day)
     return Shop(folder, settings, WallClock(NOW))
 
 
@@ -136,7 +138,7 @@ def make(tmp_path: Path, templates: dict[bool, Path]):
 def plan(**more):
     return {
         "campaign": "spring",
-        "customers": {"table": "customers", "eligible": "country = 'GB'", "as_of": "2026-03-01"},
+        "customers": {"table": "customers", "eligible": "country = 'GB'", "as_of": PLANNED.isoformat()},
         "depths": {0.1: {"at_most": "40%"}, 0.3: {"at_most": "20%"}},
         "objective": {"revenue_weight": 3},
         "reserve": {"share": "50%"},
