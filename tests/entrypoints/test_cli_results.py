@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import service_shop
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -24,18 +25,9 @@ def done(disco: Run, *arguments: object) -> dict[str, Any]:
 
 
 @pytest.fixture
-def answered(disco: Run, shop: Path) -> Path:
+def answered(tmp_path: Path) -> Path:
     """The shop after its second campaign, decided with control and holdout, was answered and ingested."""
-    for arguments in (
-        ("plan", shop / "second.yaml", "--shop", shop),
-        ("launch", "second", "--shop", shop),
-        ("export", "second", "-o", shop / "codes.parquet", "--shop", shop),
-        ("respond", shop / "data", shop / "codes.parquet", "-o", shop / "second.parquet"),
-        ("ingest", "second", shop / "second.parquet", "--shop", shop),
-    ):
-        code, _, err = disco(*arguments)
-        assert code == 0, err
-    return shop
+    return service_shop.answered(tmp_path / "answered")
 
 
 def test_results_agree_with_the_outcomes_file(disco: Run, answered: Path) -> None:

@@ -22,17 +22,33 @@ def _make(shop: Path) -> None:
     (shop / "second.yaml").write_text(SECOND)
     data, codes, outcomes = shop / "data", shop / "codes.parquet", shop / "outcomes.parquet"
     network = shop / "context.safetensors"
-    _done("simulate", "--customers", 900, "--seed", 7, "-o", data)
-    _done("train", "context", "--tables", data, "--window-start", "2025-06-01", "--max-epochs", 2, "-o", network)
-    _done("plan", shop / "first.yaml", "--shop", shop)
-    _done("launch", "first", "--shop", shop)
-    _done("export", "first", "-o", codes, "--shop", shop)
-    _done("respond", data, codes, "-o", outcomes)
-    _done("ingest", "first", outcomes, "--shop", shop)
-    _done("learn", "first", "--as-of", "2025-10-03", "--shop", shop)
+    done("simulate", "--customers", 900, "--seed", 7, "-o", data)
+    done("train", "context", "--tables", data, "--window-start", "2025-06-01", "--max-epochs", 2, "-o", network)
+    done("plan", shop / "first.yaml", "--shop", shop)
+    done("launch", "first", "--shop", shop)
+    done("export", "first", "-o", codes, "--shop", shop)
+    done("respond", data, codes, "-o", outcomes)
+    done("ingest", "first", outcomes, "--shop", shop)
+    done("learn", "first", "--as-of", "2025-10-03", "--shop", shop)
 
 
-def _done(*arguments: object) -> None:
+def answered(shop: Path) -> Path:
+    """The same after its second campaign, decided with control and holdout, was answered and ingested."""
+    return copy_of(_make_answered, at=shop)
+
+
+def _make_answered(shop: Path) -> None:
+    learned(shop)
+    codes, outcomes = shop / "codes.parquet", shop / "second.parquet"
+    done("plan", shop / "second.yaml", "--shop", shop)
+    done("launch", "second", "--shop", shop)
+    done("export", "second", "-o", codes, "--shop", shop)
+    done("respond", shop / "data", codes, "-o", outcomes)
+    done("ingest", "second", outcomes, "--shop", shop)
+
+
+def done(*arguments: object) -> None:
+    """Run a `disco` command that succeeds, in this process."""
     before, sys.argv = sys.argv, ["disco", *map(str, arguments)]
     shown = io.StringIO()
     try:

@@ -162,16 +162,13 @@ def test_who_has_gone_is_not_decided_about():
     run(test())
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_the_benchmark_finds_no_error_and_equal_decisions(database, request, tmp_path):
-    if database == "postgresql":
-        request.getfixturevalue("postgres")  # skipped loudly where it is absent
+def test_the_benchmark_finds_no_error_and_equal_decisions():
+    """On SQLite; late arrivals on PostgreSQL under load are part of `test_no_acknowledged_write_is_lost_…`."""
     spec = importlib.util.spec_from_file_location("service_benchmark", BENCHMARK)
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)
-    file = tmp_path / "found.json"
     arguments = ["--rate", "40", "--seconds", "1", "--customers", "300", "--newcomers", "200", "--connections", "8"]
-    found = benchmark.run(benchmark.parsed([*arguments, "--database", database, "--steps", "--no-overload"]))
-    file.write_text(json.dumps(found))
+    found = benchmark.run(benchmark.parsed([*arguments, "--database", "sqlite", "--steps", "--no-overload"]))
     assert found["main"]["statuses"] == {"200": 40}
     assert found["main"]["wrong"] == 0
+    assert json.dumps(found)

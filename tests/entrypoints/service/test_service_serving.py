@@ -1,10 +1,7 @@
 """`disco serve`: where it listens, what it warns of, and how it refuses."""
 
-import json
-import signal
 import socket
-import subprocess
-import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +18,6 @@ from disco.operations.sign_in import accept_invitation, first_invitation
 from disco.records.errors import InputError, PlanError, ServiceError, StateError
 
 Run = Callable[..., tuple[int, str, str]]
-_ENTRY = "from disco.entrypoints.cli import command; command()"
 
 
 def test_a_port_in_use_is_a_sentence(shop: Path, disco: Run) -> None:
@@ -97,27 +93,27 @@ def test_without_names_of_its_own_a_server_answers_under_addresses_and_the_machi
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[str]:
-    """`disco serve` as a process; where it answers."""
-    command = [sys.executable, "-c", _ENTRY, "serve", "--shop", str(folder), "--port", "0", "--no-worker", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    try:
-        lines = ""
-        while not lines.strip().endswith("}"):
-            line = process.stdout.readline()
-            assert line, "the server ended"
-            lines += line
-        yield str(json.loads(lines)["url"])
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-        process.stdout.close()
+def running(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[str]:
+    """A server with the settings of `disco serve`; where it answers."""
+    with monkeypatch.context() as patch:
+        _, settings = served(patch, Shop.open(folder), "127.0.0.1")
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen()
+        server = uvicorn.Server(settings)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(30)
+            assert not thread.is_alive()
 
 
 @pytest.mark.parametrize(("trusted", "believed"), [("[127.0.0.1]", True), ("[10.0.0.7]", False), ("[]", False)])
 def test_forwarded_headers_are_believed_from_trusted_proxies_alone(
-    tmp_path: Path, trusted: str, believed: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: str, believed: bool
 ) -> None:
     """By what they decide: the limit of wrong keys per address, and whether cookies are secure."""
     (tmp_path / "disco.yaml").write_text(f"service: {{trusted_proxies: {trusted}}}\n")
@@ -126,7 +122,7 @@ def test_forwarded_headers_are_believed_from_trusted_proxies_alone(
         link = first_invitation(store, shop.clock)
         assert link is not None
         accept_invitation(store, link.token, password="correct horse battery", name="Ada", clock=shop.clock)
-    with running(tmp_path) as url, httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+    with running(monkeypatch, tmp_path) as url, httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
         https = {"x-forwarded-proto": "https", "x-forwarded-for": "203.0.113.1"}
         body = {"name": "Ada", "password": "correct horse battery"}
         answer = client.post("/sign-in", json=body, headers=https)

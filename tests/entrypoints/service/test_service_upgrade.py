@@ -1,10 +1,7 @@
 """A database that is upgraded, or older, while servers and workers run: they say so and write nothing."""
 
-import os
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +20,7 @@ from disco.records.jobs import JobKind, JobState
 
 API = "/api/v1"
 NEWER = "9999"
-_ENTRY = "from disco.entrypoints.cli import command; command()"
+Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -112,22 +109,15 @@ def test_a_worker_at_another_revision_ends_and_leaves_its_jobs_to_others(shop: S
 
 
 @pytest.mark.parametrize("command", ["serve", "worker"])
-def test_a_program_does_not_start_on_a_database_of_another_revision(shop: Shop, command: str) -> None:
+def test_a_program_does_not_start_on_a_database_of_another_revision(disco: Run, shop: Shop, command: str) -> None:
     with shop.store(missing="create"):
         pass
     revise(shop, "0007")
     port = ("--port", "0") if command == "serve" else ()
-    done = subprocess.run(
-        [sys.executable, "-c", _ENTRY, command, "--shop", str(shop.folder), *port],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | {"DISCO_DEBUG": ""},
-        check=False,
-    )
-    assert done.returncode == 1
-    assert f"is at revision 0007; this program needs {REVISION}" in done.stderr
-    assert "disco db upgrade" in done.stderr
+    code, _, said = disco(command, "--shop", shop.folder, *port)
+    assert code == 1
+    assert f"is at revision 0007; this program needs {REVISION}" in said
+    assert "disco db upgrade" in said
 
 
 def test_an_upgrade_waits_for_writers_and_writers_wait_for_an_upgrade(shop: Shop) -> None:
