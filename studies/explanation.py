@@ -98,7 +98,7 @@ class Amount:
 
 
 AMOUNTS = {
-    RunSize.TINY: Amount(customers=1_200, max_epochs=2, batches=2, batch=200, repeats=1),
+    RunSize.TINY: Amount(customers=900, max_epochs=1, batches=1, batch=200, repeats=1),
     RunSize.QUICK: Amount(customers=4_000, max_epochs=5, batches=5, batch=2_000, repeats=1),
     RunSize.FULL: Amount(customers=20_000, max_epochs=40, batches=100, batch=5_000, repeats=2),
 }

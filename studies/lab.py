@@ -85,8 +85,8 @@ QUICK = ReproductionSettings(
 TINY = ReproductionSettings(
     size=RunSize.TINY,
     environments=2,
-    customers=1_500,
-    max_epochs=3,
+    customers=1_200,
+    max_epochs=2,
     effort=Effort(boosting_rounds=10, forest_trees=5, threads=1),
     processes=1,
 )

@@ -389,7 +389,7 @@ class SimulationSize:
 
 
 SIZES = {
-    RunSize.TINY: SimulationSize(batches=4, batch=300, repeats=1, main_repeats=2),
+    RunSize.TINY: SimulationSize(batches=2, batch=300, repeats=1, main_repeats=2),
     RunSize.QUICK: SimulationSize(batches=12, batch=5000, repeats=1, main_repeats=4),
     RunSize.FULL: SimulationSize(batches=100, batch=5000, repeats=10, main_repeats=100),
 }

@@ -99,9 +99,11 @@ class ConditionsDrill:
         lines.append(f"cancelling a job in its condition took {self.cancel_s:.1f} s, SIGTERM {self.end_s:.1f} s")
         return "\n".join(lines + [f"BROKEN: {one}" for one in self.broken])
 
+    began: float = field(default_factory=time.monotonic)
+
     def begin(self) -> None:
         """Count from now on."""
-        self.calm_s = self.p99()
+        self.calm_s, self.began = self.p99(), time.monotonic()
         for counted in (self.statuses, self.seconds, self.jobs, self.drafts, self.megabytes):
             counted.clear()
 
@@ -167,7 +169,14 @@ class _Drill:
         """Where a draft's numbers are."""
         return f"{self.server.url}/plan/{draft}/numbers?revision={revision}"
 
-    def attack(self, conditions: dict[str, str], seconds: float) -> None:
+    def goes_on(self, seconds: float, *, least: int | None) -> bool:
+        """Whether the part of the drill goes on: these seconds have not passed since the figures began, and others have
+        not done so many jobs and drafts (None: as many as they can)."""
+        if time.monotonic() - self.figures.began > seconds:
+            return False
+        return least is None or min(len(self.figures.jobs), len(self.figures.drafts)) < least
+
+    def attack(self, conditions: dict[str, str], seconds: float, *, least: int | None) -> None:
         """Have every condition evaluated in a draft and by two kinds of jobs."""
         asked: list[str] = []
         with self.client("mallory") as client:
@@ -184,8 +193,7 @@ class _Drill:
                         asked.append(reply.json()["job"])
                     else:
                         self.figures.hostile[f"job refused with {reply.status_code}"] += 1
-            end = time.monotonic() + seconds
-            while asked and time.monotonic() < end and not self.over.is_set():
+            while asked and self.goes_on(seconds, least=least) and not self.over.is_set():
                 for number in range(len(conditions)):  # the pages of the drafts stay open
                     with suppress(httpx.HTTPError):
                         client.get(self.numbers(f"hostile-{number}", 1))
@@ -205,7 +213,7 @@ class _Drill:
             job = client.post("/validate", json=body, headers={"idempotency-key": uuid4().hex}).json()["job"]
             if self._until(client, job, "running", 60) == float("inf"):
                 return float("inf")  # it never began
-            time.sleep(2.0)
+            time.sleep(1.0)
             began = time.monotonic()
             client.post(f"/jobs/{job}/cancel")
             return self._until(client, job, "cancelled", 90) - began
@@ -320,11 +328,17 @@ def _megabytes(process: int) -> float:
 
 
 def conditions_drill(
-    *, customers: int = 2_000, seconds: float = 180.0, calm_s: float = 20.0, hostile: dict[str, str] | None = None
+    *,
+    customers: int = 2_000,
+    seconds: float = 180.0,
+    calm_s: float = 20.0,
+    least: int | None = None,
+    hostile: dict[str, str] | None = None,
 ) -> ConditionsDrill:
     """Let one planner be hostile for so long, while others work. hostile: what they write; default: all of it.
 
-    calm_s: how long the others work before.
+    calm_s: how long the others work before. least: both end earlier, as soon as others have done so many jobs and
+    drafts.
     """
     figures = ConditionsDrill()
     with TemporaryDirectory(prefix="disco-conditions-") as folder:
@@ -332,9 +346,11 @@ def conditions_drill(
         try:
             loops = (drill.looks, drill.signs_in, drill.edits, drill.works, drill.weighs)
             with drill.beside(*loops):
-                time.sleep(calm_s)
+                figures.began = time.monotonic()
+                while drill.goes_on(calm_s, least=least):
+                    time.sleep(0.1)
                 figures.begin()
-                drill.attack(HOSTILE if hostile is None else hostile, seconds)
+                drill.attack(HOSTILE if hostile is None else hostile, seconds, least=least)
                 figures.cancel_s = drill.cancelled()
                 for name in ("mallory", "watch"):  # something has to run at SIGTERM
                     with drill.client(name) as client:
@@ -342,7 +358,7 @@ def conditions_drill(
                         client.post("/validate", json={"plan": plan}, headers={"idempotency-key": uuid4().hex})
                         kept = client.put(f"/drafts/last-{name}", json=plan)
                         client.get(drill.numbers(f"last-{name}", kept.json()["revision"]))
-                time.sleep(3.0)
+                time.sleep(2.0)
             began = time.monotonic()
             with suppress(Exception):
                 drill.server.end(signal.SIGTERM)

@@ -115,32 +115,30 @@ def work(shop: str) -> None:
     run_worker(Shop.open(shop), until_idle=True, lease=LEASE, poll_s=0.02, grace_s=0.0)
 
 
-@dataclass(slots=True)
-class WorkerDrill:
-    """Campaigns by jobs whose workers are ended, compared with one by commands."""
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A shop whose first campaign is over, and what commands make of it when nothing ends them."""
 
-    folder: Path
-    dice: random.Random
-    server: TrialServer | None
-    customers: int
-    fired: Counter[str] = field(default_factory=Counter)
-    campaigns: int = 0
-    clean: Outcome = field(init=False)
-    seconds: dict[str, float] = field(default_factory=dict)  # of each kind of job, when nothing ends it
-    backup: Path = field(init=False)
+    first: Path
+    backup: Path
+    clean: Outcome
+    seconds: Mapping[str, float]
+    """Of each kind of job."""
 
-    def __post_init__(self) -> None:
-        first = self.folder / "first"
-        make_shop(first, customers=self.customers)
-        self.backup = self.folder / "shop.backup"
-        command("backup", "-o", self.backup, "--shop", first)
-        reference = self._copy("sqlite", "reference")
-        results = {}
-        for kind, arguments in self._commands(reference).items():
+    @classmethod
+    def made(cls, folder: Path, *, customers: int = 600) -> "Reference":
+        """Made in this folder, which exists."""
+        first, backup, shop = folder / "first", folder / "shop.backup", folder / "reference"
+        make_shop(first, customers=customers)
+        command("backup", "-o", backup, "--shop", first)
+        _restore(first, backup, shop)
+        results: dict[str, Any] = {}
+        seconds = {}
+        for kind, arguments in cls._commands(shop).items():
             started = time.monotonic()
-            results[kind] = command(*arguments(results), "--shop", reference)
-            self.seconds[kind] = time.monotonic() - started
-        self.clean = Outcome.of(reference, results)
+            results[kind] = command(*arguments(results), "--shop", shop)
+            seconds[kind] = time.monotonic() - started
+        return cls(first, backup, Outcome.of(shop, results), seconds)
 
     @staticmethod
     def _commands(shop: Path) -> dict[str, Callable[[Mapping[str, Any]], tuple[object, ...]]]:
@@ -149,6 +147,39 @@ class WorkerDrill:
             "plan": lambda _: ("plan", shop / "second.yaml"),
             "launch": lambda done: ("launch", done["plan"]["plan_id"]),
         }
+
+    def copy(self, shop: Path, *, url: str | None = None) -> Path:
+        """The shop after its first campaign in another folder. url: of its database; None: an SQLite file."""
+        environment = {} if url is None else {"DISCO_DATABASE_URL": url}
+        os.environ.update(environment)
+        try:
+            _restore(self.first, self.backup, shop)
+        finally:
+            for variable in environment:
+                del os.environ[variable]
+        if url is not None:
+            settings = shop / "disco.yaml"
+            before = settings.read_text() if settings.exists() else ""
+            settings.write_text(f"{before}\ndatabase_url: {json.dumps(url)}\n")
+        return shop
+
+
+def _restore(first: Path, backup: Path, shop: Path) -> None:
+    command("restore", backup, "--shop", shop)
+    shutil.copy(first / "second.yaml", shop / "second.yaml")
+    shutil.copytree(first / "data", shop / "data", dirs_exist_ok=True)
+
+
+@dataclass(slots=True)
+class WorkerDrill:
+    """Campaigns by jobs whose workers are ended, compared with one by commands."""
+
+    folder: Path
+    dice: random.Random
+    server: TrialServer | None
+    reference: Reference
+    fired: Counter[str] = field(default_factory=Counter)
+    campaigns: int = 0
 
     def campaign(self, database: str, kills: int) -> None:
         """Learn, plan and launch by jobs, with up to `kills` ends of workers on the way."""
@@ -170,7 +201,7 @@ class WorkerDrill:
                 assert job.state is JobState.DONE, (job.state, job.problem)
                 assert job.result is not None
                 results[kind] = dict(job.result)
-        found, clean = Outcome.of(shop, results), self.clean
+        found, clean = Outcome.of(shop, results), self.reference.clean
         assert found.results == clean.results, "results that are not those of the command line"
         assert found == clean, "a model, plan or codes that are not those of the command line"
         self.campaigns += 1
@@ -191,7 +222,7 @@ class WorkerDrill:
                 begun = time.monotonic()
                 time.sleep(0.01)
             if kills > 0:
-                time.sleep(max(0.0, begun + self.dice.uniform(0, self.seconds[job.kind]) - time.monotonic()))
+                time.sleep(max(0.0, begun + self.dice.uniform(0, self.reference.seconds[job.kind]) - time.monotonic()))
                 number = self.dice.choice((signal.SIGTERM, signal.SIGKILL))
                 if worker.is_alive() and jobs.get_job(store, job.id).state is JobState.RUNNING:
                     os.kill(worker.pid, number)
@@ -202,26 +233,12 @@ class WorkerDrill:
         return job
 
     def _copy(self, database: str, name: str) -> Path:
-        shop = self.folder / name
-        environment = {}
-        if database == "postgresql":
-            assert self.server is not None
-            self.server.execute(f"CREATE DATABASE {name.replace('-', '_')} TEMPLATE template0")
-            environment = {"DISCO_DATABASE_URL": self.server.url(name.replace("-", "_"))}
-        os.environ.update(environment)
-        try:
-            command("restore", self.backup, "--shop", shop)
-        finally:
-            for variable in environment:
-                del os.environ[variable]
-        if environment:
-            settings = shop / "disco.yaml"
-            kept = settings.read_text() if settings.exists() else ""
-            settings.write_text(f"{kept}\ndatabase_url: {json.dumps(environment['DISCO_DATABASE_URL'])}\n")
-        for part in ("second.yaml",):
-            shutil.copy(self.folder / "first" / part, shop / part)
-        shutil.copytree(self.folder / "first" / "data", shop / "data", dirs_exist_ok=True)
-        return shop
+        if database != "postgresql":
+            return self.reference.copy(self.folder / name)
+        assert self.server is not None
+        own = name.replace("-", "_")
+        self.server.execute(f"CREATE DATABASE {own} TEMPLATE template0")
+        return self.reference.copy(self.folder / name, url=self.server.url(own))
 
 
 def worker_drill(
@@ -229,14 +246,17 @@ def worker_drill(
     kills: int,
     seed: int,
     databases: tuple[str, ...] = ("sqlite", "postgresql"),
-    customers: int = 600,
+    reference: Reference | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> WorkerDrill:
-    """End workers that many times, on each database in turn; AssertionError names what went wrong."""
+    """End workers that many times, on each database in turn; AssertionError names what went wrong.
+
+    reference: one that is there already.
+    """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="disco-service-")))
         server = stack.enter_context(trial_server("shared_buffers=32MB")) if "postgresql" in databases else None
-        running = WorkerDrill(folder, random.Random(seed), server, customers)
+        running = WorkerDrill(folder, random.Random(seed), server, reference or Reference.made(folder))
         while (left := kills - running.fired.total()) > 0:
             assert running.campaigns < 10 + 3 * kills, "workers are too fast to be hit"
             database = databases[running.campaigns % len(databases)]

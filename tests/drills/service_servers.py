@@ -25,7 +25,7 @@ from uuid import uuid4
 import httpx
 from many_processes import context
 from running_shop import Served, key_of
-from service_drill import DAY, LEASE, PLAN, Outcome, WorkerDrill
+from service_drill import DAY, LEASE, PLAN, Outcome, Reference, WorkerDrill
 from trial_server import trial_server
 
 from disco.entrypoints.python import Shop
@@ -100,7 +100,7 @@ class ServersDrill(WorkerDrill):
             self._worker.join(_SECONDS)
             assert self._worker.exitcode in (0, -signal.SIGTERM), "the worker did not end well"
         _refuse_leftovers(first, second)
-        found, clean = Outcome.of(first, results), self.clean
+        found, clean = Outcome.of(first, results), self.reference.clean
         assert found.results == clean.results, (found.results, clean.results)
         assert found == clean, "a model, plan or codes that are not those of the command line"
         self._compare_journal(first)
@@ -113,7 +113,7 @@ class ServersDrill(WorkerDrill):
         ended = 0
         while True:
             if kills and ended < kills:
-                time.sleep(self.dice.uniform(0, 1.2 * self.seconds[kind] / kills))
+                time.sleep(self.dice.uniform(0, 1.2 * self.reference.seconds[kind] / kills))
                 ended += 1
                 self._end_one(f"in a {kind}")
                 again = self._repeated(self._machines[0], "POST", path, body, key=key).json()["job"]
@@ -141,7 +141,7 @@ class ServersDrill(WorkerDrill):
         for _ in range(kills):
             asking = threading.Thread(target=ask)
             asking.start()
-            time.sleep(self.dice.uniform(0, self.seconds["launch"]))
+            time.sleep(self.dice.uniform(0, self.reference.seconds["launch"]))
             self._end_one("in a launch", victim=machine)
             asking.join(_SECONDS)
         for answer in answers:
@@ -230,13 +230,20 @@ def _read(file: Path) -> bytes:
 
 
 def servers_drill(
-    *, kills: int, seed: int, customers: int = 600, say: Callable[[str], None] = lambda _: None
+    *,
+    kills: int,
+    seed: int,
+    reference: Reference | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> ServersDrill:
-    """End servers and workers that many times; AssertionError names what went wrong."""
+    """End servers and workers that many times; AssertionError names what went wrong.
+
+    reference: one that is there already.
+    """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="disco-service-")))
         server = stack.enter_context(trial_server("shared_buffers=32MB"))
-        running = ServersDrill(folder, random.Random(seed), server, customers)
+        running = ServersDrill(folder, random.Random(seed), server, reference or Reference.made(folder))
         while running.campaigns == 0 or running.fired.total() < kills:
             try:
                 running.through_servers(min(kills - running.fired.total(), _PER_CAMPAIGN))
