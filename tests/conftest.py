@@ -4,7 +4,8 @@ started once per process and gone afterwards."""
 import json
 import os
 import shutil
-from collections import Counter
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import count
@@ -36,6 +37,8 @@ _SPARK = (
     "test_spark_shop.py",
 )
 _WITHOUT_ALLOCATION = {"features", "retailer", "records", "reports", "belief", "adapters"}
+_WITHOUT_ALLOCATION |= {"test_service_openid.py", "test_report_page.py", "test_wheel.py"}  # of other rooms
+_WITH_ALLOCATION = {"test_store_concurrency.py", "test_spark_start.py"}  # of these rooms
 # Seconds of each file on two quiet cores, setup included; written by `./run test --record-durations`.
 _DURATIONS = Path(__file__).with_name("durations.json")
 # Not tests, and costly to import: every process would live the life of `small_life_warm` while it looks for doctests.
@@ -58,6 +61,37 @@ def pytest_configure(config: pytest.Config) -> None:
     if processes:
         for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
             os.environ.setdefault(name, str(max(1, (os.cpu_count() or 1) // processes)))
+    worker = getattr(config, "workerinput", None)
+    if (
+        worker is not None
+        and not sys.dont_write_bytecode
+        and Path(__file__).parent in map(Path.resolve, map(Path, config.args))
+    ):
+        _rewrite_share(config, int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+
+
+def _rewrite_share(config: pytest.Config, number: int, processes: int) -> None:
+    """Rewrite the assertions of every n-th file, for all processes: each of them imports all files of tests.
+
+    pytest keeps what it has rewritten, but in a fresh clone all processes begin with the same files at the same time
+    and would each spend ten seconds on them.
+    """
+    from _pytest.assertion import assertstate_key
+    from _pytest.assertion.rewrite import PYC_TAIL, _rewrite_test, _write_pyc, get_cache_dir
+
+    if config.getoption("assertmode") != "rewrite":
+        return
+    for file in sorted(Path(__file__).parent.rglob("test_*.py"))[number::processes]:
+        rewritten = get_cache_dir(file) / f"{file.stem}{PYC_TAIL}"
+        if not rewritten.is_file():
+            source_hash, code = _rewrite_test(file, config)
+            rewritten.parent.mkdir(parents=True, exist_ok=True)
+            _write_pyc(config.stash[assertstate_key], code, source_hash, rewritten)
+
+
+def _group(file: str) -> str:
+    """What one process runs: a file, or all that use Spark."""
+    return "spark" if file.endswith(_SPARK) else file
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -68,23 +102,27 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class OneProcessForSpark(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
-            return "spark" if file.endswith(_SPARK) else file
+            return _group(super()._split_scope(nodeid))
 
     return OneProcessForSpark(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files early, so that no process ends with one of them while the others have nothing left to do."""
+    """Long groups early, so that no process ends with one of them while the others have nothing left to do."""
     recorded: dict[str, float] = json.loads(_DURATIONS.read_text(encoding="utf-8"))
+    files = {item.nodeid.partition("::")[0] for item in items}
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for file in files:
+        seconds[_group(file)] += recorded.get(file, float("inf"))  # a new file may be long
 
-    def place(item: pytest.Item) -> tuple[int, float]:
+    def place(item: pytest.Item) -> tuple[int, float, str]:
         file = item.nodeid.partition("::")[0]
         *rooms, name = file.split("/")
         if name in _FIRST:
-            return _FIRST.index(name), 0.0
-        group = len(_FIRST) + (rooms[0] != "tests" or not _WITHOUT_ALLOCATION & set(rooms))
-        return group, -recorded.get(file, float("inf"))  # a new file may be long
+            return _FIRST.index(name), 0.0, ""
+        group = _group(file)
+        compiles = rooms[0] != "tests" or not _WITHOUT_ALLOCATION & {*rooms, name} or name in _WITH_ALLOCATION
+        return len(_FIRST) + (compiles or group != file), -seconds[group], group
 
     items.sort(key=place)
 
