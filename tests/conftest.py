@@ -1,12 +1,13 @@
 """The order of tests and their share of the machine, and databases: an SQLite file, and a PostgreSQL server that is
 started once per process and gone afterwards."""
 
+import gc
 import json
 import os
 import shutil
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
@@ -87,6 +88,17 @@ def _rewrite_share(config: pytest.Config, number: int, processes: int) -> None:
             source_hash, code = _rewrite_test(file, config)
             rewritten.parent.mkdir(parents=True, exist_ok=True)
             _write_pyc(config.stash[assertstate_key], code, source_hash, rewritten)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nothing that is imported or collected becomes garbage: looking for it took a third of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()  # nor is it looked through during the tests
+        gc.enable()
 
 
 def _group(file: str) -> str:
