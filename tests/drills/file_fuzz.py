@@ -149,7 +149,7 @@ def make_shop(folder: Path) -> None:
     steps = (
         f"init {shop}",
         f"simulate --customers {CUSTOMERS} --seed 7 -o {shop}/data --overwrite",
-        f"train context --tables {shop}/data --window-start 2025-06-01 -o {shop}/context.safetensors",
+        f"train context --tables {shop}/data --window-start 2025-06-01 --max-epochs 1 -o {shop}/context.safetensors",
         f"plan {shop}/fuzz.yaml --shop {shop}",
         f"launch fuzz --shop {shop}",
         f"export fuzz -o {shop}/codes.parquet --shop {shop}",
