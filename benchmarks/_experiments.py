@@ -9,9 +9,9 @@ from scipy.stats import ttest_ind_from_stats
 
 from disco.allocation import allocate
 from disco.belief import BasketModel
-from disco.evaluation.ab_test import ab_test
-from disco.evaluation.estimates import Mean, compare
+from disco.evaluation.estimates import Look, Mean, compare
 from disco.evaluation.power import Design
+from disco.evaluation.read_out import ab_test
 from disco.objective import values
 from disco.policy import Policy, Thompson
 from disco.policy.propensity import Propensities, propensities
@@ -69,7 +69,7 @@ def sequential_rejections(repetitions: int, *, rows: int = 2000, days: int = 30,
                 if min(counts) < 2 or seen < 5:
                     continue
                 arms = [_mean(sums[side], now) for side in (0, 1)]
-                found, running = compare(*arms), compare(*arms, information=seen / planned)
+                found, running = compare(*arms), compare(*arms, look=Look(information=seen / planned))
                 hits["fixed 95 %"] |= not found.difference.covers(0.0)
                 hits["always valid"] |= not running.difference.covers(0.0)
             for kind, hit in hits.items():

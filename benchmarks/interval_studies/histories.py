@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from disco.evaluation.estimates import Mean, compare
-from disco.evaluation.pooling import pool
+from disco.evaluation.estimates import Mean, compare, pool
 
 from .tally import Row, Tally
 from .world import TAILS

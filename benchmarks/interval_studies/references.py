@@ -13,11 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from disco.evaluation.accuracy import accuracy
-from disco.evaluation.arms import sample_ratio
 from disco.evaluation.estimates import Mean, compare, compare_adjusted, holm
-from disco.evaluation.experiment import MetricColumns, experiment
 from disco.evaluation.off_policy import off_policy
 from disco.evaluation.power import Design
+from disco.evaluation.read_out import MetricColumns, experiment, sample_ratio
 
 LIBRARIES = ("scipy", "scikit-learn", "statsmodels", "obp")
 SAME = 1e-9  # a relative difference beyond it is no rounding

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from disco.evaluation.ab_test import ab_test
-from disco.evaluation.experiment import MetricColumns, experiment
+from disco.evaluation.read_out import MetricColumns, ab_test, experiment
 
 from .tally import Row, Tally
 from .world import TAILS

@@ -44,10 +44,10 @@ if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the tw
     from disco.entrypoints.client import Client as Client
     from disco.entrypoints.own_test import ab as ab
     from disco.entrypoints.python import Shop as Shop
-    from disco.evaluation.ab_test import ab_test as ab_test
     from disco.evaluation.forecasting import forecast_policies as forecast_policies
     from disco.evaluation.log import random_log as random_log
     from disco.evaluation.passes import UnconstrainedLearner as UnconstrainedLearner
+    from disco.evaluation.read_out import ab_test as ab_test
     from disco.evaluation.replay import replay as replay
     from disco.features import CodesSent as CodesSent
     from disco.features import ContextNetwork as ContextNetwork
@@ -102,7 +102,7 @@ _HOME_OF = {
     "Client": "disco.entrypoints.client",
     "ab": "disco.entrypoints.own_test",
     "Shop": "disco.entrypoints.python",
-    "ab_test": "disco.evaluation.ab_test",
+    "ab_test": "disco.evaluation.read_out",
     "forecast_policies": "disco.evaluation.forecasting",
     "random_log": "disco.evaluation.log",
     "UnconstrainedLearner": "disco.evaluation.passes",

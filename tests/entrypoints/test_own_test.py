@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import disco
-from disco.evaluation.experiment import Direction
+from disco.evaluation.read_out import Verdict
 from disco.records.errors import DiscoError, InputError
 
 
@@ -34,7 +34,7 @@ def test_a_file_a_table_and_a_frame_give_one_result(frame, tmp_path):
     given = (frame, table, tmp_path / "test.parquet", str(tmp_path / "test.csv"))
     found = [disco.ab(data, **asked) for data in given]
     assert [one.metric for one in found[0].differences] == ["revenue", "revenue/orders", "bought"]
-    assert found[0].differences[0].verdict is Direction.HIGHER
+    assert found[0].differences[0].verdict is Verdict.HIGHER
     for other in found[1:]:
         assert other.customers == found[0].customers
         for one, same in zip(found[0].differences, other.differences, strict=True):

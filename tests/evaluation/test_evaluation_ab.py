@@ -9,9 +9,8 @@ import pytest
 from scipy.stats import chisquare
 
 from disco.allocation import allocate
-from disco.evaluation.ab_test import Verdict, ab_test
-from disco.evaluation.arms import sample_ratio
 from disco.evaluation.estimates import uplift
+from disco.evaluation.read_out import Verdict, ab_test, sample_ratio
 from disco.records.errors import InputError
 
 NONE = np.nan

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from disco.errors import InputError
-from disco.evaluation.experiment import Direction, MetricColumns, experiment
+from disco.evaluation.read_out import MetricColumns, Verdict, experiment
 
 
 def metric(values, counts=None, name="revenue"):
@@ -95,7 +95,7 @@ def test_several_arms_and_metrics_are_adjusted_for_together():
     p_values = sorted(row.p_value for row in found.differences)
     assert min(row.holm for row in found.differences) == pytest.approx(4 * p_values[0])
     mail = found.differences[1]
-    assert mail.verdict is Direction.HIGHER
+    assert mail.verdict is Verdict.HIGHER
     assert "mail is higher than control by" in mail.sentence
     assert found.differences[3].kind == "rate"
 
@@ -108,7 +108,7 @@ def test_a_difference_that_only_many_comparisons_hide_is_said_to_be_so():
     others = [metric(rng.permutation(shifted), name=f"m{number}") for number in range(9)]
     found = experiment(arm, [metric(shifted), *others]).differences[0]
     assert 0.01 < found.p_value < 0.05
-    assert found.verdict is Direction.UNDECIDED
+    assert found.verdict is Verdict.UNDECIDED
     assert "once all comparisons are adjusted for" in found.sentence
 
 
@@ -161,7 +161,7 @@ def test_lost_customers_block_every_verdict():
     arm = ["new"] * 4000 + ["control"] * 5000
     found = experiment(arm, [metric(np.r_[np.ones(4000) * 5 + np.arange(4000) % 3, np.arange(5000) % 3])])
     assert not found.sample_ratio.ok
-    assert found.differences[0].verdict is Direction.BLOCKED
+    assert found.differences[0].verdict is Verdict.BLOCKED
     assert "no verdict about new" in found.differences[0].sentence
     stated = experiment(arm, [metric(np.arange(9000) % 7)], shares={"new": 4, "control": 5})
     assert stated.sample_ratio.p_value == 1.0
@@ -198,7 +198,7 @@ def test_the_detectable_difference_counts_the_comparisons():
         figures = rng.normal(size=1000)
         least = experiment(arm, [metric(figures)]).differences[0].detectable
         found = experiment(arm, [metric(figures + least * (arm == "a"))])
-        shown.append(found.differences[0].verdict is Direction.HIGHER)
+        shown.append(found.differences[0].verdict is Verdict.HIGHER)
     assert np.mean(shown) == pytest.approx(0.8, abs=0.07)
 
 
@@ -237,6 +237,6 @@ def test_a_percentage_of_a_control_that_may_be_nothing_is_not_stated():
     revenue[:3], revenue[60:90] = (20.0, 1.0, 30.0), np.linspace(40.0, 80.0, 30)
     found = experiment(["control"] * 60 + ["new"] * 60, [MetricColumns(name="revenue", numerator=revenue)])
     one = found.differences[0]
-    assert one.verdict is Direction.HIGHER
+    assert one.verdict is Verdict.HIGHER
     assert one.relative.ends == (-np.inf, np.inf)
     assert "new is higher than control (" in one.sentence

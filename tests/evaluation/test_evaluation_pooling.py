@@ -8,8 +8,7 @@ from scipy.integrate import quad
 from scipy.stats import halfnorm, norm
 
 from disco.errors import InputError
-from disco.evaluation.estimates import Mean, compare
-from disco.evaluation.pooling import pool, random_effects
+from disco.evaluation.estimates import Mean, compare, pool, random_effects
 
 
 def test_one_campaign_stands_for_itself() -> None:

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from disco.evaluation.roots import root_between
+from disco.evaluation.estimates import root_between
 from disco.records.errors import InputError
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.evaluation.ab_test import Verdict, ab_test
+from disco.evaluation.read_out import Verdict, ab_test
 from disco.operations.audit import audit
 from disco.operations.explaining import explain
 from disco.operations.exporting import csv_safe, export_codes

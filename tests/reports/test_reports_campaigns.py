@@ -7,8 +7,7 @@ from datetime import UTC, date, datetime
 import numpy as np
 import pytest
 
-from disco.evaluation.ab_test import Finding, Verdict, ab_test
-from disco.evaluation.arms import ArmOutcomes, ArmSummary
+from disco.evaluation.read_out import ArmOutcomes, ArmSummary, Finding, Verdict, ab_test
 from disco.operations.results import AllResults, CampaignResults, GroupResult
 from disco.records.decisions import Arm, IngestCounts
 from disco.records.estimate import Estimate

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from disco.evaluation.estimates import quantile
-from disco.evaluation.roots import root_between
+from disco.evaluation.estimates import quantile, root_between
 from disco.records.arguments import read_number
 from disco.records.errors import InputError
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 
-from disco.evaluation.arms import SampleRatio, sample_ratio
+from disco.evaluation.read_out import SampleRatio, sample_ratio
 from disco.operations.campaign_list import CampaignEntry, entry_of
 from disco.operations.code_sales import AgainstForecast, CodeSales, code_sales
 from disco.operations.next_steps import CampaignProgress, progress_of

@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.evaluation.arms import SampleRatio
-from disco.evaluation.experiment import ArmDifference, MetricColumns, experiment
+from disco.evaluation.read_out import ArmDifference, MetricColumns, SampleRatio, experiment
 from disco.records.errors import InputError
 from disco.records.result import Result
 from disco.records.wording import counted, p_value

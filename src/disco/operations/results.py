@@ -11,11 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.evaluation.ab_test import AbTest, Finding, Verdict, ab_test
-from disco.evaluation.arms import ArmOutcomes, ArmSummary, Metric, SampleRatio
-from disco.evaluation.estimates import Comparison
-from disco.evaluation.pooling import PooledUplift, pool
+from disco.evaluation.estimates import Comparison, PooledUplift, pool
 from disco.evaluation.power import Design
+from disco.evaluation.read_out import AbTest, ArmOutcomes, ArmSummary, Finding, Metric, SampleRatio, Verdict, ab_test
 from disco.operations.code_sales import AgainstForecast, against_forecast
 from disco.operations.codes import sent_codes
 from disco.operations.net_purchases import counts_of

@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.evaluation.ab_test import compare_arms
-from disco.evaluation.arms import ArmOutcomes, Metric
-from disco.evaluation.estimates import Comparison
+from disco.evaluation.estimates import Comparison, Look
+from disco.evaluation.read_out import ArmOutcomes, Metric, compare_arms
 from disco.operations.audience import ShopData
 from disco.operations.purchases import bought_with
 from disco.operations.results import load_orders, spent_before
@@ -112,7 +111,7 @@ def results_over_time(
             "objective",
             "customer",
             weight=plan.objective.revenue_weight,
-            information=None if final else max(purchases, 1) / planned,
+            to_date=None if final else Look(information=max(purchases, 1) / planned),
             level=_LEVEL,
         )
         seen = UpliftOnDay(day=day, purchases=purchases, comparison=found.read(final=final), final=final)

@@ -131,6 +131,19 @@ def read_matrix(values: ArrayLike, *, where: str, rows: int | None = None) -> Ma
     return np.ascontiguousarray(matrix)
 
 
+def refuse_rows(
+    wrong: NDArray[np.bool_], *, where: str, found: Vector | str, expected: str, fix: str | None = None
+) -> None:
+    """Refuse the first row that is wrong, if any.
+
+    wrong (n,). where: with "{row}" in the place of its number, counted from 1. found: a column, or words.
+    """
+    if wrong.any():
+        row = int(wrong.argmax())
+        what = found if isinstance(found, str) else float(found[row])
+        raise InputError(where.format(row=row + 1), found=what, expected=expected, fix=fix)
+
+
 def require_floats(array: object, shape: tuple[int, ...], *, where: str, unknown: bool = False) -> None:
     """Refuse what is not a float64 array of exactly this shape, in C order and finite; with `unknown`, NaN is allowed.
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from disco.evaluation.ab_test import Verdict
+from disco.evaluation.read_out import Verdict
 from disco.operations.results import AllResults, CampaignResults
 from disco.operations.results_over_time import ResultsOverTime, UpliftOnDay
 from disco.records.currency import read_currency

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from disco.evaluation.ab_test import Finding, Verdict
-from disco.evaluation.pooling import PooledUplift
+from disco.evaluation.estimates import PooledUplift
+from disco.evaluation.read_out import Finding, Verdict
 from disco.operations.results import AllResults, CampaignResults, GroupResult
 from disco.records.currency import read_currency
 from disco.records.decisions import Arm

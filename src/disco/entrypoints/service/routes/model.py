@@ -11,7 +11,7 @@ from disco.entrypoints.service.downloads import BINARY, CSV, ENDINGS, JSON, PARQ
 from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form, page_of
 from disco.entrypoints.service.reading import read_json, uploaded
 from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, invalid, json_reply, reply
-from disco.evaluation.ab_test import AbTest
+from disco.evaluation.read_out import AbTest
 from disco.operations.allocating import AllocationSummary
 from disco.operations.demand import Demand, VersionEntry
 from disco.operations.learned_curve import LearnedBelief
@@ -231,7 +231,7 @@ async def ab(
 
 
 def _ab_test(body: AbRequest) -> AbTest:
-    from disco.evaluation.ab_test import ab_test
+    from disco.evaluation.read_out import ab_test
 
     arrays: dict[str, Any] = {}
     for name in ("depth", "full_price"):
