@@ -8,10 +8,9 @@ from scipy.stats import norm
 from disco import objective
 from disco.belief import Engagement
 from disco.campaign import Belief, decide, learn
-from disco.evaluation.accuracy import accuracy
+from disco.evaluation.accuracy import accuracy, judge
 from disco.evaluation.estimates import uplift
 from disco.evaluation.power import Design
-from disco.evaluation.truth import judge
 from disco.operations.arms import assign_at_random, split
 from disco.policy import Thompson
 from disco.records.arrays import Flags, Integers, Matrix, Vector

@@ -19,7 +19,7 @@ import numpy as np
 
 from disco.belief import BasketModel, Engagement, SmoothSpline
 from disco.campaign import Belief, decide, learn
-from disco.evaluation.truth import judge
+from disco.evaluation.accuracy import judge
 from disco.features import FEATURES
 from disco.features.rows import table_matrix
 from disco.policy import Greedy, Policy, Thompson

@@ -16,8 +16,7 @@ import numpy as np
 
 from disco.belief import BasketModel, Engagement, SmoothSpline
 from disco.campaign import Belief, decide, learn
-from disco.evaluation.accuracy import Accuracy, accuracy
-from disco.evaluation.truth import Judgement, judge
+from disco.evaluation.accuracy import Accuracy, Judgement, accuracy, judge
 from disco.features import ContextNetwork
 from disco.features.baselines import (
     LEAST_SQUARES,

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 import disco
-from disco.evaluation.accuracy import accuracy, monotonicity
+from disco.evaluation.accuracy import accuracy, judge, monotonicity
 from disco.evaluation.estimates import Mean, compare, uplift
 from disco.evaluation.log import random_log
 from disco.evaluation.off_policy import off_policy, target_probabilities
 from disco.evaluation.power import Design
 from disco.evaluation.replay import replay
-from disco.evaluation.truth import judge
 from disco.records.errors import InputError
 
 ARMS = (["decided"] * 3 + ["control"] * 3, [0.1] * 6, [50, 70, np.nan, 40, np.nan, np.nan])

@@ -7,7 +7,7 @@ from disco.belief import BasketModel, Engagement, EngagementCounts
 from disco.campaign import Belief, Lesson, decide, learn
 from disco.evaluation.forecasting import _folds, forecast_policies
 from disco.evaluation.log import random_log
-from disco.evaluation.over_passes import FigureOverPasses
+from disco.evaluation.passes import FigureOverPasses
 from disco.policy import Greedy, Random, Thompson
 from disco.records.decisions import Audience, Offer, Purchases
 from disco.records.errors import InputError

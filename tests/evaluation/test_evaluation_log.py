@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from disco.evaluation.balance import imbalance, unevenness
-from disco.evaluation.log import RandomisationWarning, random_log, read_log
+from disco.evaluation.log import RandomisationWarning, imbalance, random_log, read_log, unevenness
 from disco.evaluation.replay import replay
 from disco.policy import Greedy
 from disco.records.errors import InputError

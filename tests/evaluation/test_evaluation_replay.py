@@ -11,9 +11,9 @@ from scipy import stats
 from disco.belief import BasketModel, Engagement, EngagementCounts, OneHotDepth, SmoothSpline
 from disco.campaign import Belief
 from disco.evaluation.log import random_log
-from disco.evaluation.over_passes import FigureOverPasses
 from disco.evaluation.passes import (
-    PassReading,
+    FigureOverPasses,
+    PassResult,
     Played,
     UnconstrainedLearner,
     bootstrap_rows,
@@ -22,8 +22,7 @@ from disco.evaluation.passes import (
     read_batch_limits,
     with_scores,
 )
-from disco.evaluation.replay import replay
-from disco.evaluation.start import believing
+from disco.evaluation.replay import believing, replay
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
 from disco.records.errors import InputError, LimitError, SchemaMismatchError
 from disco.records.score import EngagementHead, ScoreBins
@@ -311,7 +310,7 @@ def test_a_policy_that_gives_no_code_earns_nothing_for_certain(log):
     choices = np.full(1200, -1)
     limits = read_batch_limits(None, depths=log.depths, batch=400, rows=1200, revenue_weight=None)
     played = Played(rows=np.arange(1200), batch=np.arange(1200) // 400, choice=choices, predicted=np.zeros(1200))
-    nothing = PassReading.of(log, played, skew="weight")
+    nothing = PassResult.of(log, played, skew="weight")
     figures = nothing.figures(nothing, limits)
     assert "basket" not in figures
     for name in ("revenue ips", "revenue snips", "revenue dr"):

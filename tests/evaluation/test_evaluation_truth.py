@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from disco.evaluation.truth import judge
+from disco.evaluation.accuracy import judge
 
 DEPTHS = (0.1, 0.3)
 

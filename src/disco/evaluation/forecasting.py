@@ -14,26 +14,34 @@ terms by customer is the error (cross-fitting; Chernozhukov et al. 2018). Terms 
 a belief's few accepted rows make them more so: intervals of values reach further on that side.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from disco.belief import BasketModel, Engagement, EngagementCounts
 from disco.campaign import Belief, Lesson, learn
-from disco.evaluation.log import RandomLog, require_model_contexts
-from disco.evaluation.over_passes import FigureOverPasses
-from disco.evaluation.passes import BatchLimits, PassReading, generator, play, read_batch_limits
-from disco.policy import Policy, Random, require_policy
+from disco.evaluation.estimates import unlimited
+from disco.evaluation.log import RandomLog, require_log
+from disco.evaluation.passes import (
+    BatchLimits,
+    FigureOverPasses,
+    PassResult,
+    Valued,
+    generator,
+    less,
+    play,
+    players_by_name,
+    read_batch_limits,
+    starting_belief,
+)
+from disco.policy import Policy, Random
 from disco.records.arguments import read_count, read_level, read_seed
-from disco.records.arrays import Flags, Integers, Vector
-from disco.records.decisions import Purchases
+from disco.records.arrays import Flags, Integers
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 from disco.records.ports import Engine
-
-_Valued = dict[str, tuple[float, Vector]]  # by figure: its value, and its linear terms by customer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +103,10 @@ def forecast_policies(
     >>> found.revenue_against_random.covers(gain)
     True
     """
-    chosen = _by_name(policies)
-    if not isinstance(log, RandomLog):
-        raise InputError("log", found=f"{log!r:.60}", expected="a log made by disco.random_log")
+    chosen: dict[str, Policy] = players_by_name(policies, learners=False)
+    require_log(log)
     if belief is not None and not isinstance(belief, BasketModel):
         raise InputError("belief", found=f"{belief!r:.60}", expected="a BasketModel or None")
-    require_model_contexts(log)
     read_count(folds, where="folds", least=2)
     read_count(passes, where="passes")
     read_seed(seed)
@@ -114,13 +120,10 @@ def forecast_policies(
         rows=smallest,
         revenue_weight=revenue_weight,
     )
-    start = Belief(
-        basket=belief or BasketModel(),
-        engagement=Engagement(override={} if learn_engagement else dict.fromkeys(log.depths, 1.0)),
-    )
+    start = starting_belief(belief, log, learn_engagement=learn_engagement)
     beliefs = [_learned(start, log, fold != part) for part in range(folds)]
     whole = _learned(start, log, np.ones(len(log), np.bool_))
-    figures = {name: {figure: FigureOverPasses() for figure in _names(limits)} for name in chosen}
+    figures: dict[str, defaultdict[str, FigureOverPasses]] = {name: defaultdict(FigureOverPasses) for name in chosen}
     promised: dict[str, list[float]] = {name: [] for name in chosen}
     headline = [*limits.weights][-1]
 
@@ -132,7 +135,7 @@ def forecast_policies(
 
     def plays(
         policy: Policy, known: Belief, rows: Integers, number: int, *, limits: BatchLimits = limits
-    ) -> PassReading:
+    ) -> PassResult:
         played = play(
             log,
             rows,
@@ -145,9 +148,9 @@ def forecast_policies(
             learn_engagement=False,
             engine=engine,
         )
-        return PassReading.of(log, played, skew="weight")
+        return PassResult.of(log, played, skew="weight")
 
-    def plays_all(policy: Policy, number: int) -> tuple[list[_Valued], float]:
+    def plays_all(policy: Policy, number: int) -> tuple[list[Valued], float]:
         """By fold the figures of one pass, and what the belief learned from the whole log promises."""
         values = [plays(policy, known, rows, number).valued(limits) for known, rows in parts]
         return values, plays(policy, whole, everybody, number, limits=together).promised(limits)[headline]
@@ -164,17 +167,6 @@ def forecast_policies(
     return {
         name: _forecast(repr(policy), figures[name], promised[name], level=level) for name, policy in chosen.items()
     }
-
-
-def _by_name(policies: Any) -> dict[str, Policy]:
-    one = isinstance(policies, str) or not isinstance(policies, Iterable)
-    listed: list[Policy] = [policies] if one else list(policies)
-    for policy in listed:
-        require_policy(policy, where="policies")
-    names = [policy.name for policy in listed]
-    if not listed or len(set(names)) != len(names):
-        raise InputError("policies", found=f"{names}", expected="at least one, each name once")
-    return dict(zip(names, listed, strict=True))
 
 
 def _folds(log: RandomLog, folds: int, seed: int) -> Integers:
@@ -195,31 +187,24 @@ def _folds(log: RandomLog, folds: int, seed: int) -> Integers:
 
 def _learned(start: Belief, log: RandomLog, rows: Flags) -> Belief:
     """Codes are counted in any case: an override decides with its own rates, and expectations use those counted."""
-    bought = rows & log.bought
-    seen = Purchases(context=log.context[bought], depth=log.depth[bought], full_price=log.full_price[bought])
-    return learn(start, [Lesson.of("log", seen, EngagementCounts.of(log.depth[rows], log.bought[rows]))])
+    codes = EngagementCounts.of(log.depth[rows], log.bought[rows])
+    return learn(start, [Lesson.of("log", log.purchases(np.flatnonzero(rows)), codes)])
 
 
-def _names(limits: BatchLimits) -> tuple[str, ...]:
-    return tuple(f"{name}{suffix}" for name in limits.weights for suffix in ("", " against"))
-
-
-def _together(values: list[_Valued], units: list[_Valued], sizes: Integers) -> _Valued:
+def _together(values: list[Valued], units: list[Valued], sizes: Integers) -> Valued:
     """Figures over all folds, alone and less those of random depths, with linear terms by customer.
 
     values, units: by fold, of the policy and of random depths. sizes: rows by fold; a fold counts with them.
     """
     shares = sizes / sizes.sum()
-    found: _Valued = {}
-    for name in values[0]:
-        own, less = ([fold[name] for fold in folds] for folds in (values, units))
-        for figure, parts in (
-            (name, own),
-            (f"{name} against", [(one[0] - two[0], one[1] - two[1]) for one, two in zip(own, less, strict=True)]),
-        ):
+    against = [less(own, other) for own, other in zip(values, units, strict=True)]
+    together: Valued = {}
+    for suffix, folds in (("", values), (" against", against)):
+        for name in values[0]:
+            parts = [fold[name] for fold in folds]
             terms = np.sum([share * part for share, (_, part) in zip(shares, parts, strict=True)], axis=0)
-            found[figure] = float(shares @ [part for part, _ in parts]), np.asarray(terms, np.float64)
-    return found
+            together[f"{name}{suffix}"] = float(shares @ [part for part, _ in parts]), np.asarray(terms, np.float64)
+    return together
 
 
 def _forecast(
@@ -229,9 +214,8 @@ def _forecast(
         # a difference has tails on both sides, and its sample's skewness is that of the largest term
         found = figures[name].estimate(np.array([]), level=level, skewed="against" not in name)
         assert found is not None  # for the type checker: it is there in every pass
-        if found.standard_error == 0:  # nobody bought, which shows no spread
-            return Estimate(found.value, -np.inf, np.inf, level, np.inf)
-        return found
+        # nobody bought, which shows no spread
+        return unlimited(found.value, level=level) if found.standard_error == 0 else found
 
     weighted = "objective" in figures
     return PolicyForecast(

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 
 from disco.allocation import Allocation, allocate_offer
 from disco.campaign import Belief, expected_costs, values_of
-from disco.evaluation.estimates import mean_estimate, ratio_estimate
+from disco.evaluation.estimates import mean_estimate, ratio_estimate, unlimited
 from disco.policy import Policy
 from disco.policy.propensity import Propensities, propensities
-from disco.records.arguments import read_column, read_labels, read_matrix
+from disco.records.arguments import read_column, read_labels, read_matrix, refuse_rows
 from disco.records.arrays import Floats, Integers, Vector
 from disco.records.decisions import Audience, Offer
 from disco.records.errors import InputError
@@ -71,17 +71,14 @@ def off_policy(
         snips, effective = None, 0.0
     else:
         snips = ratio_estimate(weights * figures, weights, level=level, customers=owner)
-        snips = _unlimited(snips) if _shows_nothing(figures, weights) else snips
+        snips = unlimited(snips.value, level=level) if _shows_nothing(figures, weights) else snips
         effective = float(weights.sum() ** 2 / (weights @ weights))
-    doubly = None
-    if "predicted_logged" in columns:
-        terms = columns["predicted_target"] + weights * (figures - columns["predicted_logged"])
-        doubly = _mean(terms, figures, weights, level=level, customers=owner)
+    ips, doubly = _unbiased(columns, weights, columns.get("predicted_target"), level=level, customers=owner)
     return OffPolicy(
         rows=figures.size,
         effective_rows=effective,
         largest_weight=float(weights.max()),
-        ips=_mean(weights * figures, figures, weights, level=level, customers=owner),
+        ips=ips,
         snips=snips,
         dr=doubly,
     )
@@ -141,17 +138,25 @@ def off_policy_difference(
         ]
         terms = values[0] - values[1] + moved[0] - moved[1]
         snips = _mean(terms, figures, first - second, level=level, customers=owner)
-    doubly = None
-    if "predicted_logged" in columns:
-        ahead = columns["predicted_target"] - columns["predicted_other"]
-        terms = ahead + (first - second) * (figures - columns["predicted_logged"])
-        doubly = _mean(terms, figures, first - second, level=level, customers=owner)
-    return OffPolicyDifference(
-        rows=figures.size,
-        ips=_mean((first - second) * figures, figures, first - second, level=level, customers=owner),
-        snips=snips,
-        dr=doubly,
-    )
+    ahead = columns["predicted_target"] - columns["predicted_other"] if "predicted_other" in columns else None
+    ips, doubly = _unbiased(columns, first - second, ahead, level=level, customers=owner)
+    return OffPolicyDifference(rows=figures.size, ips=ips, snips=snips, dr=doubly)
+
+
+def _unbiased(
+    columns: dict[str, Vector],
+    weights: Vector,
+    expected: Vector | None,
+    *,
+    level: float,
+    customers: Integers | None,
+) -> tuple[Estimate, Estimate | None]:
+    """IPS and DR of a policy, or of the difference of two: weights and expectations (None: no model) are then those."""
+    figures, doubly = columns["figure"], None
+    if expected is not None:
+        terms = expected + weights * (figures - columns["predicted_logged"])
+        doubly = _mean(terms, figures, weights, level=level, customers=customers)
+    return _mean(weights * figures, figures, weights, level=level, customers=customers), doubly
 
 
 def _mean(terms: Vector, figures: Vector, weights: Vector, *, level: float, customers: Integers | None) -> Estimate:
@@ -161,16 +166,12 @@ def _mean(terms: Vector, figures: Vector, weights: Vector, *, level: float, cust
     has no limits. Policies that agree everywhere have weights of 0, and differ by exactly 0.
     """
     found = mean_estimate(terms, level=level, customers=customers)
-    return _unlimited(found) if _shows_nothing(figures, weights) else found
+    return unlimited(found.value, level=level) if _shows_nothing(figures, weights) else found
 
 
 def _shows_nothing(figures: Vector, weights: Vector) -> bool:
     counted = figures[weights != 0]
     return counted.size == 1 or (counted.size > 1 and float(np.ptp(counted)) == 0)
-
-
-def _unlimited(found: Estimate) -> Estimate:
-    return Estimate(found.value, -np.inf, np.inf, found.level, np.inf)
 
 
 def _read(
@@ -195,23 +196,19 @@ def _check(columns: dict[str, Vector]) -> None:
     if len(set(sizes.values())) != 1 or sizes["figure"] < 2:
         raise InputError("off_policy", found=f"lengths {sizes}", expected="one figure per row, at least two rows")
     for name, column in columns.items():
-        if not np.isfinite(column).all():
-            row = int(np.flatnonzero(~np.isfinite(column))[0])
-            raise InputError(f"off_policy, {name}, row {row + 1}", found="NaN or infinity", expected="finite figures")
+        where = f"off_policy, {name}, row {{row}}"
+        refuse_rows(~np.isfinite(column), where=where, found="NaN or infinity", expected="finite figures")
     propensity = columns["propensity"]
-    if (propensity <= 0).any() or (propensity > 1).any():
-        row = int(np.flatnonzero((propensity <= 0) | (propensity > 1))[0])
-        raise InputError(
-            f"off_policy, propensity, row {row + 1}",
-            found=float(propensity[row]),
-            expected="a probability above 0 and at most 1",
-            fix="A row with propensity 0 cannot have happened. Give the probability with which each row got its depth.",
-        )
+    refuse_rows(
+        (propensity <= 0) | (propensity > 1),
+        where="off_policy, propensity, row {row}",
+        found=propensity,
+        expected="a probability above 0 and at most 1",
+        fix="A row with propensity 0 cannot have happened. Give the probability with which each row got its depth.",
+    )
     for name in ("target", "other"):
-        chances = columns.get(name, propensity)
-        if (chances < 0).any() or (chances > 1).any():
-            row = int(np.flatnonzero((chances < 0) | (chances > 1))[0])
-            raise InputError(f"off_policy, {name}, row {row + 1}", found=float(chances[row]), expected="a probability")
+        chances, where = columns.get(name, propensity), f"off_policy, {name}, row {{row}}"
+        refuse_rows((chances < 0) | (chances > 1), where=where, found=chances, expected="a probability")
 
 
 def target_probabilities(target: ArrayLike, logging: ArrayLike, place: ArrayLike) -> Vector:

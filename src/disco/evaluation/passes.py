@@ -1,4 +1,4 @@
-"""One pass of a policy over a log, by rejection sampling (Li et al. 2010), batch by batch under caps.
+"""Passes of a policy over a log, by rejection sampling (Li et al. 2010), batch by batch under caps.
 
 The policy decides for every customer presented, with the caps of a campaign of that size. Where it chose the depth that
 the log happened to play, the outcome is known: the row is accepted, counts, and is learned from. Other rows leave no
@@ -6,24 +6,26 @@ trace. With uniform depths acceptance says nothing about the outcome, so accepte
 policy would have seen. `decide` and `learn` are those of production.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from disco import objective
-from disco.belief import Engagement, EngagementCounts
+from disco.belief import BasketModel, Engagement, EngagementCounts
 from disco.campaign import Belief, Lesson, decide, learn
+from disco.evaluation.estimates import error_of_sum, estimate_around, quantile, reach_into_tail
 from disco.evaluation.log import RandomLog
 from disco.objective import read_revenue_weight
-from disco.policy import Policy
+from disco.policy import Policy, require_policy
 from disco.records.arguments import read_count
-from disco.records.arrays import Flags, Floats, Integers, Vector
-from disco.records.decisions import Audience, Offer, Purchases
+from disco.records.arrays import Flags, Floats, Integers, Matrix, Vector
+from disco.records.decisions import Audience, Offer
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError, LimitError
+from disco.records.estimate import Estimate
 from disco.records.identity import name_key
 from disco.records.ports import Engine
 
@@ -47,6 +49,28 @@ class UnconstrainedLearner:
     policy: Policy
 
 
+Player = Policy | UnconstrainedLearner
+
+
+def players_by_name(players: Any, *, learners: bool) -> dict[str, Any]:
+    """One player, or several with different names. learners: whether an `UnconstrainedLearner` may be among them."""
+    alone = isinstance(players, str) or not isinstance(players, Iterable)
+    listed = [players] if alone else list(players)
+    for player in listed:
+        is_learner = learners and isinstance(player, UnconstrainedLearner)
+        require_policy(player.policy if is_learner else player, where="policies")
+    names = [player.name for player in listed]
+    if not listed or len(set(names)) != len(names):
+        raise InputError("policies", found=f"{names}", expected="at least one, each name once")
+    return dict(zip(names, listed, strict=True))
+
+
+def starting_belief(basket: BasketModel | None, log: RandomLog, *, learn_engagement: bool) -> Belief:
+    """The belief before a log: engagement is 1 at every depth unless it is to be learned."""
+    known = {} if learn_engagement else dict.fromkeys(log.depths, 1.0)
+    return Belief(basket=basket or BasketModel(), engagement=Engagement(override=known))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
     """What may be decided per batch of customers."""
@@ -60,6 +84,14 @@ class BatchLimits:
     def weights(self) -> dict[str, float | None]:
         """Figures per customer and the weight of revenue in each; None = revenue alone."""
         return {"revenue": None} | ({} if self.revenue_weight is None else {"objective": self.revenue_weight})
+
+    def worth(self, full_price: Floats, depth: Floats) -> dict[str, Vector]:
+        """By figure, (m,) what customers bring who buy for these prices at these depths."""
+        revenue, markdown = objective.revenue(full_price, depth), objective.markdown(full_price, depth)
+        return {
+            name: np.asarray(revenue if weight is None else weight * revenue - markdown, np.float64)
+            for name, weight in self.weights.items()
+        }
 
     def of_size(self, size: int) -> "BatchLimits":
         """The limits of a batch of another size, with caps in proportion, rounded down."""
@@ -188,7 +220,7 @@ class Played:
 def play(
     log: RandomLog,
     rows: Integers,
-    policy: Policy | UnconstrainedLearner,
+    policy: Player,
     *,
     start: Belief,
     limits: BatchLimits,
@@ -240,11 +272,9 @@ def play(
         counts = EngagementCounts.of(depth[accepted], bought[accepted], score=own, bins=bins)
         seen = replace(seen, counts=seen.counts + counts)
         if learning:
-            buyers = accepted[bought[accepted]]
-            purchases = Purchases(context=log.context[buyers], depth=depth[buyers], full_price=log.full_price[buyers])
             # a batch is a campaign of its own where older campaigns count less; else their sums are the same
             name = "replay" if belief.basket.forgetting == 1 else f"replay, batch {number + 1}"
-            belief = learn(belief, [Lesson.of(name, purchases, counts if learn_engagement else None)])
+            belief = learn(belief, [Lesson.of(name, log.purchases(accepted), counts if learn_engagement else None)])
     return Played(rows=rows, batch=batches, choice=choice, predicted=predicted)
 
 
@@ -257,8 +287,12 @@ def _rates_at(engagement: Engagement, score: Vector | None, limits: BatchLimits,
     return np.where(choice >= 0, own[np.arange(choice.size), choice], 0.0)
 
 
+Valued = dict[str, tuple[float, Vector]]
+"""By figure: its value, and its linear terms by customer, that is, how far the rows of each move it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PassReading:
+class PassResult:
     """A pass over the log with its outcomes, one entry per presented row."""
 
     log: RandomLog
@@ -268,7 +302,7 @@ class PassReading:
     bought: Vector  # (m,) 1 for a purchase, else 0
 
     @classmethod
-    def of(cls, log: RandomLog, played: Played, *, skew: Skew) -> "PassReading":
+    def of(cls, log: RandomLog, played: Played, *, skew: Skew) -> "PassResult":
         """p is 1/K where the log was made uniform first."""
         accepted = played.accepted(log)
         p = 1 / len(log.depths) if skew == "resample" else log.propensity[played.rows]
@@ -304,13 +338,12 @@ class PassReading:
         """(m,) 1{accepted}/p, and 1 without a code: what such a customer brings is 0 for certain."""
         return np.where(self.played.choice < 0, 1.0, self.weight)
 
-    def figures(self, baseline: "PassReading", limits: BatchLimits) -> dict[str, tuple[float, Vector]]:
-        """Every figure of this pass by name, with its linear terms per customer (how far their rows move it); those of
-        baskets only where purchases were accepted.
+    def figures(self, baseline: "PassResult", limits: BatchLimits) -> Valued:
+        """Every figure of this pass; those of baskets only where purchases were accepted.
 
         baseline: the pass of Random over the same rows.
         """
-        found: dict[str, tuple[float, Vector]] = {}
+        found: Valued = {}
         if self.has_purchase:
             basket, moved = self._basket()
             found["basket"] = basket, moved
@@ -318,34 +351,25 @@ class PassReading:
                 unit, unit_moved = baseline._basket()
                 ratio = basket / unit
                 found["relative"] = ratio, (moved - ratio * unit_moved) / unit
-        for name, weight in limits.weights.items():
-            own = self._per_customer(limits, weight=weight)
-            less = own if baseline is self else baseline._per_customer(limits, weight=weight)
-            found |= {f"{name} {kind}": figure for kind, figure in own.items()}
-            found[f"{name} against"] = _less(own["dr"], less["dr"])
-        return found
+        own = self._per_customer(limits)
+        others = own if baseline is self else baseline._per_customer(limits)
+        against = less(_doubly_robust(own), _doubly_robust(others))
+        return found | own | {f"{name} against": figure for name, figure in against.items()}
 
-    def valued(self, limits: BatchLimits) -> dict[str, tuple[float, Vector]]:
-        """Doubly robust figures per customer, by name, with their linear terms."""
-        return {name: self._per_customer(limits, weight=weight)["dr"] for name, weight in limits.weights.items()}
+    def valued(self, limits: BatchLimits) -> Valued:
+        """Doubly robust figures per customer: "revenue", and "objective" where it has a weight."""
+        return _doubly_robust(self._per_customer(limits))
 
     def promised(self, limits: BatchLimits) -> dict[str, float]:
         """Figures per customer by name, as the policy's own belief expected them of its choices."""
-        depth = np.append(limits.depths, 0.0)[self.played.choice]
-        revenue = objective.revenue(self.played.predicted, depth)
-        markdown = objective.markdown(self.played.predicted, depth)
-        return {
-            name: float((revenue if weight is None else weight * revenue - markdown).mean())
-            for name, weight in limits.weights.items()
-        }
+        return {name: float(worth.mean()) for name, worth in self._predicted(limits).items()}
 
-    def differences(self, other: "PassReading", limits: BatchLimits) -> dict[str, tuple[float, Vector]]:
-        """Doubly robust figures per customer less those of another policy over the same rows, with linear terms.
+    def differences(self, other: "PassResult", limits: BatchLimits) -> Valued:
+        """Doubly robust figures per customer less those of another policy over the same rows.
 
         What both policies would have earned with a customer is counted in both, so it cancels.
         """
-        own, others = self.valued(limits), other.valued(limits)
-        return {name: _less(own[name], others[name]) for name in own}
+        return less(self.valued(limits), other.valued(limits))
 
     def _by_customer(self, terms: Vector) -> Vector:
         owner = self.log.customer[self.played.rows]
@@ -356,36 +380,121 @@ class PassReading:
         total, value = float(self.weight @ self.bought), self.basket
         return value, self._by_customer(self.weight * (self.revenue - value * self.bought) / total)
 
-    def _per_customer(self, limits: BatchLimits, *, weight: float | None) -> dict[str, tuple[float, Vector]]:
-        """Revenue (weight None) or objective w·R − C per presented customer, by estimator, each with its linear terms.
+    def _predicted(self, limits: BatchLimits) -> dict[str, Vector]:
+        depth = np.append(limits.depths, 0.0)[self.played.choice]
+        return limits.worth(self.played.predicted, depth)
 
-        As `off_policy` has them; without a code the figure is 0 for certain.
+    def _per_customer(self, limits: BatchLimits) -> Valued:
+        """Every figure per presented customer by every estimator, as `off_policy` has them: "revenue dr".
+
+        Without a code the figure is 0 for certain.
         """
-        depth = np.append(limits.depths, 0.0)
-        rows, w = self.played.rows, self.customer_weight
-
-        def figure(full_price: Floats, at: Floats) -> Vector:
-            revenue = objective.revenue(full_price, at)
-            return np.asarray(
-                revenue if weight is None else weight * revenue - objective.markdown(full_price, at), np.float64
-            )
-
-        y = np.where(
-            self.played.choice < 0, 0.0, figure(np.nan_to_num(self.log.full_price[rows]), self.log.depth[rows])
-        )
-        q = figure(self.played.predicted, depth[self.played.choice])
-        found = {}
-        for kind, values, total in (("ips", w * y, float(rows.size)), ("snips", w * y, float(w.sum()))):
-            if total > 0:
-                value = float(values.sum()) / total
-                terms = values - value if kind == "ips" else values - value * w
-                found[kind] = value, self._by_customer(terms / total)
-        values = q + w * (y - q)
-        value = float(values.mean())
-        found["dr"] = value, self._by_customer((values - value) / rows.size)
+        rows, w, found = self.played.rows, self.customer_weight, {}
+        actual = limits.worth(np.nan_to_num(self.log.full_price[rows]), self.log.depth[rows])
+        for name, q in self._predicted(limits).items():
+            y = np.where(self.played.choice < 0, 0.0, actual[name])
+            for kind, values, counts in (
+                ("ips", w * y, np.ones(rows.size)),
+                ("snips", w * y, w),
+            ):
+                if (total := float(counts.sum())) > 0:
+                    value = float(values.sum()) / total
+                    found[f"{name} {kind}"] = value, self._by_customer((values - value * counts) / total)
+            values = q + w * (y - q)
+            value = float(values.mean())
+            found[f"{name} dr"] = value, self._by_customer((values - value) / rows.size)
         return found
 
 
-def _less(one: tuple[float, Vector], other: tuple[float, Vector]) -> tuple[float, Vector]:
-    """The difference of two figures with linear terms."""
-    return one[0] - other[0], one[1] - other[1]
+def _doubly_robust(figures: Valued) -> Valued:
+    return {name.removesuffix(" dr"): figure for name, figure in figures.items() if name.endswith(" dr")}
+
+
+def less(figures: Valued, others: Valued) -> Valued:
+    """Figures less others of the same names."""
+    return {name: (value - others[name][0], terms - others[name][1]) for name, (value, terms) in figures.items()}
+
+
+# ---- one figure over several passes ----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class FigureOverPasses:
+    """One figure, pass by pass over the log."""
+
+    values: list[float] = field(default_factory=list)
+    single: list[float] = field(default_factory=list)  # of each pass: the delta method's variance, its path as given
+    terms: Vector | None = None  # (customers,) linear terms, summed over the passes
+
+    def add(self, value: float, terms: Vector) -> None:
+        self.values.append(value)
+        self.single.append(error_of_sum(terms)[0] ** 2)
+        self.terms = terms if self.terms is None else self.terms + terms
+
+    def estimate(self, resampled: Vector, *, level: float, skewed: bool = False) -> Estimate | None:
+        """The mean over the passes with its error; None where no pass has the figure. resampled: by resampled log.
+
+        A figure varies because customers do, and because a policy that learns goes another way on another log, or with
+        other draws. The first part, given the ways gone, is the delta method's with terms averaged over the passes:
+        A. A single pass has δ² of it, its mean over the passes. Single passes over resampled logs, each with draws of
+        its own, vary by V, so their ways alone by V − δ². Passes over one log vary by S; of that, (δ² − A)·P/(P − 1) is
+        that each accepts other customers, and the rest, D, is that draws lead other ways. The mean of P passes has a
+        Pth of D. So the variance is A + max(V − δ² − D·(1 − 1/P), D/P). A is known well, the second part with as many
+        degrees of freedom as there are resampled logs.
+
+        skewed: whether the interval reaches further on the side where the terms have their tail (`reach_into_tail`).
+        The other end stays: a sample shows less skewness than there is, and a shorter side would rely on it.
+        """
+        passes = len(self.values)
+        if self.terms is None:
+            return None
+        value = float(np.mean(self.values))
+        error, freedom = error_of_sum(self.terms / passes)
+        if not np.isfinite(error):
+            return estimate_around(value, np.inf, level=level)
+        by_customer, alone = error**2, float(np.mean(self.single))
+        by_draws = 0.0
+        if passes > 1:
+            other_customers = max(alone - by_customer, 0.0) * passes / (passes - 1)
+            by_draws = max(float(np.var(self.values, ddof=1)) - other_customers, 0.0)
+        there = resampled[~np.isnan(resampled)]
+        by_way = by_draws / passes
+        if there.size > 1:
+            by_way = max(by_way, float(there.var(ddof=1)) - alone - by_draws * (1 - 1 / passes))
+        variance = by_customer + by_way
+        uncertain = 1 / freedom
+        if variance > 0 and by_way > 0:
+            count = there.size if there.size > 1 else passes
+            uncertain += (by_way / variance) ** 2 / max(count - 1, 1)
+        freedom = np.inf if uncertain == 0 else max(1.0, 1 / uncertain)
+        found = estimate_around(value, float(np.sqrt(variance)), level=level, freedom=freedom)
+        return self._into_tail(found, variance, level=level, freedom=freedom) if skewed and variance > 0 else found
+
+    def _into_tail(self, found: Estimate, variance: float, *, level: float, freedom: float) -> Estimate:
+        """Whichever is further: the quantile of Student's t, or the normal's with the skewness; both know the tail."""
+        assert self.terms is not None  # for the type checker
+        terms = self.terms / len(self.values)
+        skewness = float((terms**3).sum()) / variance**1.5
+        far = max(quantile(level, freedom=freedom), reach_into_tail(skewness, level=level)) * variance**0.5
+        return replace(found, upper=found.value + far) if skewness > 0 else replace(found, lower=found.value - far)
+
+
+def moved_to(found: Estimate, value: float) -> Estimate:
+    """The same error around another value."""
+    lower, upper = found.ends or (-np.inf, np.inf)
+    shift = value - found.value
+    return replace(found, value=value, lower=lower + shift, upper=upper + shift)
+
+
+def mean_and_sd(passes: Matrix) -> tuple[Vector, Vector]:
+    """Per batch over the passes that have a figure there; a resampled log may be a batch shorter than the log.
+
+    >>> [column.tolist() for column in mean_and_sd(np.array([[10.0, np.nan], [14.0, 20.0]]))]
+    [[12.0, 20.0], [2.8284271247461903, nan]]
+    """
+    there = ~np.isnan(passes)
+    count = there.sum(axis=0)
+    mean = np.divide(np.where(there, passes, 0.0).sum(axis=0), count, out=np.full(count.size, np.nan), where=count > 0)
+    squares = (np.where(there, passes - mean, 0.0) ** 2).sum(axis=0)
+    variance = np.divide(squares, count - 1, out=np.full(count.size, np.nan), where=count > 1)
+    return mean, np.sqrt(variance)

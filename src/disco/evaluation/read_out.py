@@ -548,7 +548,7 @@ def ab_test(
             for name in (names.decided, names.control)
             if name is not None
         }
-    primary = "revenue" if revenue_weight is None else "objective"
+    primary: Metric = "revenue" if revenue_weight is None else "objective"
     per_customer = {finding.metric: finding for finding in findings if finding.per == "customer"}
     deciding = per_customer[primary] if findings else against_holdout[names.decided]
     ratio = None if shares is None else sample_ratio({name: len(rows) for name, rows in arms.items()}, shares)

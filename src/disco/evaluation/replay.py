@@ -1,43 +1,145 @@
 """`replay`: the offline value of policies under caps, on a log whose depths were assigned at random.
 
-`start.py` says what is known before the first batch, `passes.py` runs a policy over the log, `policy_value.py` says
-what its passes come to. This file presents the log to every policy, as it is and resampled.
+A pass of a policy over the log is in `passes.py`. This file says what is known before the first batch, presents the log
+to every policy, as it is and resampled, and turns the passes into what each policy would have earned.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from disco.belief import BasketModel
-from disco.campaign import Belief
-from disco.evaluation.log import RandomLog, require_model_contexts
+from disco.belief import BasketModel, EngagementCounts
+from disco.belief.inputs import require_names
+from disco.campaign import Belief, Lesson, learn
+from disco.evaluation.estimates import unlimited
+from disco.evaluation.log import RandomLog, require_log
+from disco.evaluation.off_policy import OffPolicy
 from disco.evaluation.passes import (
-    PassReading,
+    BatchLimits,
+    FigureOverPasses,
+    PassResult,
+    Player,
     Skew,
-    UnconstrainedLearner,
     bootstrap_rows,
+    mean_and_sd,
+    moved_to,
     play,
+    players_by_name,
     presented_rows,
     read_batch_limits,
+    starting_belief,
+    with_scores,
 )
-from disco.evaluation.policy_value import PolicyDifference, PolicyReplay, difference_of, policy_value
-from disco.evaluation.start import known_at_start
-from disco.policy import Policy, Random, require_policy
+from disco.policy import Random
 from disco.records.arguments import read_count, read_level, read_seed
-from disco.records.arrays import Integers, Vector
+from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 from disco.records.frames import data_frame
+from disco.records.grid import GRID
 from disco.records.ports import Engine
+from disco.records.score import ScoreBins
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-Player = Policy | UnconstrainedLearner
+# ---- what a replay says ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class BatchSeries:
+    """The pass over the log, batch by batch; each array has one entry per batch."""
+
+    presented: Integers
+    accepted: Integers
+    purchasers: Integers
+    average_basket_value: Vector  # revenue per purchaser, money; NaN where nobody bought
+    repeats_mean: (
+        Vector  # of the same over the resampled passes in which somebody bought in that batch; NaN without any
+    )
+    repeats_sd: Vector  # NaN with fewer than two
+
+    def __repr__(self) -> str:
+        return f"BatchSeries({self.presented.size} batches, {int(self.purchasers.sum()):,} purchasers)"
+
+    def to_arrow(self) -> "pa.Table":
+        """One row per batch."""
+        import pyarrow as pa
+
+        return pa.table({name: getattr(self, name) for name in self.__slots__})
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """`to_arrow` as a data frame."""
+        return data_frame(self.to_arrow())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class PolicyReplay:
+    """What a policy would have earned: figures are means over the passes."""
+
+    policy: str
+    average_basket_value: Estimate | None  # mean revenue F·(1−a) per purchaser, money; None: no accepted purchase
+    relative_to_random: Estimate | None  # its ratio to that of Random under the same caps, on the same log
+    revenue: OffPolicy  # per customer presented, money; 0 without a code
+    objective: OffPolicy | None  # w·R − C per customer presented; None where revenue alone counts
+    revenue_against_random: Estimate  # doubly robust revenue per customer, less that of Random in the same passes
+    objective_against_random: Estimate | None  # likewise
+    draw_error: float | None
+    """Of `revenue.dr`: the part of its standard error that is the luck of the policy's draws; None with one pass."""
+    presented: int  # of the first pass, as are all counts below and the series
+    accepted: int
+    purchasers: int  # among the accepted
+    no_code: int  # presented customers to whom the policy gave no code; they are never accepted
+    codes: Integers  # (depths,) given out
+    series: BatchSeries
+
+    def __repr__(self) -> str:
+        return f"PolicyReplay({self.policy}: {self.in_words()})"
+
+    def in_words(self, *, baseline: bool = False) -> str:
+        """Per customer first: a policy that sells to fewer customers may look equal per purchaser.
+
+        baseline: whether it is what the others are compared with.
+        """
+        name, own, against = "revenue", self.revenue.dr, self.revenue_against_random
+        if self.objective is not None and self.objective_against_random is not None:
+            name, own, against = "objective", self.objective.dr, self.objective_against_random
+        value = "" if own is None else f"{name} {own.value:,.3f} per customer"
+        if not baseline:
+            lower, upper = against.ends or (-np.inf, np.inf)
+            value += f", {against.value:+,.3f} against random"
+            value += f" ({against.level:.0%} interval {lower:+,.3f} to {upper:+,.3f})"
+        basket = self.average_basket_value
+        value += ", no accepted purchase" if basket is None else f", basket {basket.value:,.2f} per purchaser"
+        return f"{value}, {self.accepted:,} of {self.presented:,} rows accepted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyDifference:
+    """What one policy would have earned more than another, per customer presented; doubly robust, in the same passes.
+
+    Its interval is that of the difference: both policies met the same customers, so it is shorter than the two
+    intervals suggest.
+    """
+
+    revenue: Estimate  # money
+    objective: Estimate | None  # w·R − C; None where revenue alone counts
+
+    def reversed(self) -> "PolicyDifference":
+        """What the other policy would have earned more."""
+
+        def turned(one: Estimate) -> Estimate:
+            lower, upper = one.ends or (-np.inf, np.inf)
+            return replace(one, value=-one.value, lower=-upper, upper=-lower)
+
+        return PolicyDifference(
+            revenue=turned(self.revenue), objective=None if self.objective is None else turned(self.objective)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -168,9 +270,10 @@ def replay(
     >>> result.policies["greedy"].presented, result.policies["greedy"].codes.tolist()
     (600, [150, 450])
     """
-    chosen = _by_name(policies)
-    for name, given in (("log", log), *([] if warm is None else [("warm", warm)])):
-        _require_log(given, name)
+    chosen = players_by_name(policies, learners=True)
+    require_log(log)
+    if warm is not None:
+        require_log(warm, name="warm")
     if not log.bought.any():
         raise InputError(
             "log",
@@ -189,7 +292,7 @@ def replay(
     start, log = known_at_start(belief, log, warm, learn_engagement=learn_engagement, first=rows[: limits.batch])
     players: dict[str, Player] = {"random": Random(), **chosen}
 
-    def read(order: Integers, repeat: int) -> dict[str, PassReading]:
+    def read(order: Integers, repeat: int) -> dict[str, PassResult]:
         readings = {}
         for name, policy in players.items():
             played = play(
@@ -203,7 +306,7 @@ def replay(
                 learn_engagement=learn_engagement,
                 engine=engine,
             )
-            readings[name] = PassReading.of(log, played, skew=skew)
+            readings[name] = PassResult.of(log, played, skew=skew)
             progress()
         return readings
 
@@ -264,23 +367,196 @@ def replay(
     )
 
 
-def _by_name(policies: Any) -> dict[str, Player]:
-    one = isinstance(policies, str) or not isinstance(policies, Iterable)
-    listed: list[Player] = [policies] if one else list(policies)
-    for player in listed:
-        require_policy(player.policy if isinstance(player, UnconstrainedLearner) else player, where="policies")
-    names = [policy.name for policy in listed]
-    if not listed or len(set(names)) != len(names):
-        raise InputError("policies", found=f"{names}", expected="at least one, each name once")
-    return dict(zip(names, listed, strict=True))
+# ---- what is known before the first batch ----------------------------------------------------------------------------
 
 
-def _require_log(log: object, name: str) -> None:
-    if not isinstance(log, RandomLog):
+def known_at_start(
+    belief: object, log: RandomLog, warm: RandomLog | None, *, learn_engagement: bool, first: Integers
+) -> tuple[Belief, RandomLog]:
+    """What is known before the first batch, and the log with the scores in which its codes are counted.
+
+    first: the rows of the first batch, whose scores make bins where there is no earlier log.
+    """
+    if isinstance(belief, Belief):
+        log, warm = with_scores(log, belief), None if warm is None else with_scores(warm, belief)
+    has_bins = isinstance(belief, Belief) and belief.engagement.counts.bins is not None
+    if learn_engagement and log.score is not None and not has_bins:
+        log, warm = _centred(log, warm, first=first)
+    return believing(belief, log, warm, learn_engagement=learn_engagement, first=first), log
+
+
+def believing(
+    belief: object, log: RandomLog, warm: RandomLog | None, *, learn_engagement: bool, first: Integers
+) -> Belief:
+    """The belief at the start: engagement 1 at every depth unless it was brought or is to be learned."""
+    if belief is not None and not isinstance(belief, Belief | BasketModel):
+        raise InputError("belief", found=f"{belief!r:.60}", expected="a BasketModel, a Belief or None")
+    if not isinstance(belief, Belief):
+        belief = starting_belief(belief, log, learn_engagement=learn_engagement)
+    require_names(log.context_names, belief.basket.context_names)
+    bins = _bins(belief, log, warm, first) if learn_engagement else None
+    if bins is not None and belief.engagement.counts.bins is None:
+        belief = replace(belief, engagement=replace(belief.engagement, counts=EngagementCounts(bins=bins)))
+    if warm is None:
+        return belief
+    require_names(warm.context_names, log.context_names or belief.basket.context_names)
+    score = None if bins is None else warm.score
+    codes = EngagementCounts.of(warm.depth, warm.bought, score=score, bins=bins) if learn_engagement else None
+    return learn(belief, [Lesson.of("warm", warm.purchases(np.arange(len(warm))), codes)])
+
+
+def _bins(belief: Belief, log: RandomLog, warm: RandomLog | None, first: Integers) -> ScoreBins | None:
+    """In which codes are counted; None where the log has no scores, or the belief counted without them."""
+    counts = belief.engagement.counts
+    if log.score is None:
+        if counts.bins is not None:
+            raise InputError(
+                "log",
+                found="no engagement scores",
+                expected="the scores with which the belief counted its codes",
+                fix="Give random_log a score for every row, or the belief its engagement head.",
+            )
+        return None
+    if warm is not None and warm.score is None:
+        raise InputError("warm", found="no engagement scores", expected="scores as in the log that is replayed")
+    if counts.bins is not None:
+        return counts.bins
+    if counts.depths.size:
         raise InputError(
-            name,
-            found=f"{log!r:.60}",
-            expected="a log made by disco.random_log",
-            fix="The command `disco replay` reads one from a file.",
+            "belief",
+            found="codes counted without engagement scores",
+            expected="codes counted in bins of the score, or none",
+            fix="Leave out the scores, or start from a belief without codes and bring an earlier log as `warm`.",
         )
-    require_model_contexts(log, name=name)
+    return ScoreBins.of(_scores_for_bins(log, warm, first))
+
+
+def _scores_for_bins(log: RandomLog, warm: RandomLog | None, first: Integers) -> Vector:
+    """Those of the earlier log, else of the first batch: never of rows whose outcome is still to come."""
+    assert log.score is not None  # for the type checker
+    scores = log.score[first] if warm is None or warm.score is None else warm.score
+    known: Vector = scores[~np.isnan(scores)]
+    if not known.size:
+        raise InputError(
+            "log, score",
+            found="no score in the first batch" if warm is None else "no score in the earlier log",
+            expected="at least one, to make bins from",
+            fix="Choose larger batches, or bring an earlier log with scores.",
+        )
+    return known
+
+
+def _centred(log: RandomLog, warm: RandomLog | None, *, first: Integers) -> tuple[RandomLog, RandomLog | None]:
+    """Scores less the mean of those that make the bins: the prior rate is then that of a typical customer."""
+    middle = float(np.rint(_scores_for_bins(log, warm, first).mean() * GRID) / GRID)
+
+    def shifted(one: RandomLog) -> RandomLog:
+        return one if one.score is None else replace(one, score=one.score - middle)
+
+    return shifted(log), None if warm is None else shifted(warm)
+
+
+# ---- from passes to figures ------------------------------------------------------------------------------------------
+
+
+def policy_value(
+    runs: list[PassResult],
+    baselines: list[PassResult],
+    policy: str,
+    *,
+    again: list[dict[str, float]],
+    series: Matrix,
+    limits: BatchLimits,
+    level: float,
+) -> PolicyReplay:
+    """runs, baselines: passes over the log. again: figures of those over resampled logs; series (repeats, batches)."""
+    reading, log = runs[0], runs[0].log
+    played = reading.played
+    accepted = played.accepted(log)
+    bought = accepted & (reading.bought > 0)
+    batches = int(played.batch[-1]) + 1
+    over_repeats = mean_and_sd(series)
+    figures: defaultdict[str, FigureOverPasses] = defaultdict(FigureOverPasses)
+    for one, baseline in zip(runs, baselines, strict=True):
+        for name, (value, terms) in one.figures(baseline, limits).items():
+            figures[name].add(value, terms)
+    unseen = _hardly_seen(runs)
+
+    def estimate(name: str) -> Estimate | None:
+        found = figures[name].estimate(np.array([run.get(name, np.nan) for run in again]), level=level)
+        return found if found is None or not unseen else unlimited(found.value, level=level)
+
+    def per_customer(name: str) -> OffPolicy:
+        weights = reading.customer_weight
+        ips = estimate(f"{name} ips")
+        assert ips is not None  # for the type checker: it is there in every pass
+        return OffPolicy(
+            rows=weights.size,
+            effective_rows=float(weights.sum() ** 2 / (weights @ weights)) if weights.any() else 0.0,
+            largest_weight=float(weights.max()),
+            ips=ips,
+            snips=estimate(f"{name} snips"),
+            dr=estimate(f"{name} dr"),
+        )
+
+    relative = estimate("relative")
+    if relative is not None:  # the ratio of the means, so that it is the ratio of the two figures stated
+        means = [np.mean([one.basket for one in ones if one.has_purchase]) for ones in (runs, baselines)]
+        relative = moved_to(relative, float(means[0] / means[1]))
+    draws = np.array(figures["revenue dr"].values)
+    against = estimate("revenue against")
+    assert against is not None
+    return PolicyReplay(
+        policy=policy,
+        average_basket_value=estimate("basket"),
+        relative_to_random=relative,
+        revenue=per_customer("revenue"),
+        objective=None if limits.revenue_weight is None else per_customer("objective"),
+        revenue_against_random=against,
+        objective_against_random=estimate("objective against"),
+        draw_error=None if draws.size < 2 else float(draws.std(ddof=1)) / draws.size**0.5,
+        presented=played.rows.size,
+        accepted=int(accepted.sum()),
+        purchasers=int(bought.sum()),
+        no_code=int((played.choice < 0).sum()),
+        codes=np.bincount(played.choice[played.choice >= 0], minlength=len(log.depths)),
+        series=BatchSeries(
+            presented=np.bincount(played.batch, minlength=batches),
+            accepted=np.bincount(played.batch[accepted], minlength=batches),
+            purchasers=np.bincount(played.batch[bought], minlength=batches),
+            average_basket_value=reading.basket_values(batches)[:-1],
+            repeats_mean=over_repeats[0],
+            repeats_sd=over_repeats[1],
+        ),
+    )
+
+
+def _hardly_seen(runs: list[PassResult]) -> bool:
+    """Whether codes were given and at most one accepted purchase came of them: that shows no spread."""
+    purchases = max(int((one.weight * one.bought > 0).sum()) for one in runs)
+    return purchases < 2 and any((one.played.choice >= 0).any() for one in runs)
+
+
+def difference_of(
+    runs: list[tuple[PassResult, PassResult]],
+    again: list[tuple[dict[str, float], dict[str, float]]],
+    *,
+    limits: BatchLimits,
+    level: float,
+) -> PolicyDifference:
+    """Of two policies. runs: their passes over the log. again: their figures of those over resampled logs."""
+    figures = {name: FigureOverPasses() for name in limits.weights}
+    for one, other in runs:
+        for name, (value, terms) in one.differences(other, limits).items():
+            figures[name].add(value, terms)
+    unseen = any(_hardly_seen([pair[side] for pair in runs]) for side in (0, 1))
+
+    def estimate(name: str) -> Estimate:
+        resampled = np.array([one[f"{name} dr"] - other[f"{name} dr"] for one, other in again])
+        found = figures[name].estimate(resampled, level=level)
+        assert found is not None  # for the type checker: it is there in every pass
+        return unlimited(found.value, level=level) if unseen else found
+
+    return PolicyDifference(
+        revenue=estimate("revenue"), objective=estimate("objective") if "objective" in figures else None
+    )

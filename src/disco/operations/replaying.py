@@ -9,9 +9,8 @@ from pathlib import Path
 from disco.belief import BasketModel, LinearDepth, RadialBasis, SmoothSpline
 from disco.evaluation.log import RandomisationWarning, RandomLog, read_log
 from disco.evaluation.off_policy import OffPolicy
-from disco.evaluation.passes import Skew, UnconstrainedLearner
-from disco.evaluation.policy_value import PolicyDifference, PolicyReplay
-from disco.evaluation.replay import Player, Replay
+from disco.evaluation.passes import Player, Skew, UnconstrainedLearner
+from disco.evaluation.replay import PolicyDifference, PolicyReplay, Replay
 from disco.evaluation.replay import replay as run
 from disco.policy import POLICIES, Thompson, policy_named
 from disco.records.depths import read_depth

@@ -11,7 +11,7 @@ from disco.records.errors import UsageError
 
 if TYPE_CHECKING:
     from disco.belief import BasketModel
-    from disco.evaluation.replay import Player
+    from disco.evaluation.passes import Player
     from disco.operations.replaying import ReplayedPolicy, ReplayFigure, ReplayResult
     from disco.reports.table import Cell
 

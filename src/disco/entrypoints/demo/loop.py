@@ -17,9 +17,8 @@ from disco import objective
 from disco.adapters.tables import FolderTables
 from disco.campaign import Belief, decide
 from disco.entrypoints.demo.shop import NETWORK, TABLES, ShopClock, open_shop, shop_data, shop_prior
-from disco.evaluation.accuracy import Accuracy, accuracy
+from disco.evaluation.accuracy import Accuracy, Judgement, accuracy, judge
 from disco.evaluation.estimates import Uplift, uplift
-from disco.evaluation.truth import Judgement, judge
 from disco.features import ContextNetwork, build_features, has_history, training_set
 from disco.operations.arms import offer_of, share_offers
 from disco.operations.exporting import export_codes
