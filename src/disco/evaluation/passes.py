@@ -343,7 +343,7 @@ class PassResult:
 
         baseline: the pass of Random over the same rows.
         """
-        found: Valued = {}
+        found = self._per_customer(limits)
         if self.has_purchase:
             basket, moved = self._basket()
             found["basket"] = basket, moved
@@ -351,25 +351,16 @@ class PassResult:
                 unit, unit_moved = baseline._basket()
                 ratio = basket / unit
                 found["relative"] = ratio, (moved - ratio * unit_moved) / unit
-        own = self._per_customer(limits)
-        others = own if baseline is self else baseline._per_customer(limits)
-        against = less(_doubly_robust(own), _doubly_robust(others))
-        return found | own | {f"{name} against": figure for name, figure in against.items()}
+        return found
 
     def valued(self, limits: BatchLimits) -> Valued:
         """Doubly robust figures per customer: "revenue", and "objective" where it has a weight."""
-        return _doubly_robust(self._per_customer(limits))
+        figures = self._per_customer(limits)
+        return {name: figures[f"{name} dr"] for name in limits.weights}
 
     def promised(self, limits: BatchLimits) -> dict[str, float]:
         """Figures per customer by name, as the policy's own belief expected them of its choices."""
         return {name: float(worth.mean()) for name, worth in self._predicted(limits).items()}
-
-    def differences(self, other: "PassResult", limits: BatchLimits) -> Valued:
-        """Doubly robust figures per customer less those of another policy over the same rows.
-
-        What both policies would have earned with a customer is counted in both, so it cancels.
-        """
-        return less(self.valued(limits), other.valued(limits))
 
     def _by_customer(self, terms: Vector) -> Vector:
         owner = self.log.customer[self.played.rows]
@@ -406,12 +397,11 @@ class PassResult:
         return found
 
 
-def _doubly_robust(figures: Valued) -> Valued:
-    return {name.removesuffix(" dr"): figure for name, figure in figures.items() if name.endswith(" dr")}
-
-
 def less(figures: Valued, others: Valued) -> Valued:
-    """Figures less others of the same names."""
+    """Figures less others of the same names, over the same rows.
+
+    What both policies would have earned with a customer is counted in both, so it cancels.
+    """
     return {name: (value - others[name][0], terms - others[name][1]) for name, (value, terms) in figures.items()}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import product
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -259,36 +259,23 @@ class ArmSummary:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmNames:
-    """Which arm of the data plays which part. The decided arm is there, and one of the other two at least."""
+def _parts(found: set[str], *, decided: str | None, control: str, holdout: str) -> tuple[str, str | None, str | None]:
+    """The names of the decided arm, of control and of the holdout among the arms found; one of the latter may be None.
 
-    decided: str
-    control: str | None
-    holdout: str | None
-
-    @classmethod
-    def among(cls, found: set[str], *, decided: str | None, control: str, holdout: str) -> "ArmNames":
-        """The parts of the arms found; without a name for it, the decided arm is the only other one."""
-        others, expected = sorted(found - {control, holdout}), None
-        if decided is None and len(others) != 1:
-            expected = f"one decided arm beside {control!r} and {holdout!r}"
-        else:
-            decided = others[0] if decided is None else decided
-            if decided not in others or not {control, holdout} & found:
-                expected = f"{decided!r}, and {control!r} or {holdout!r} to compare it with"
-        if decided is None or expected is not None:
-            raise InputError(
-                "arm",
-                found=", ".join(map(repr, sorted(found))),
-                expected=expected,
-                fix="Name the arms, for example ab_test(…, decided='B', control='A').",
-            )
-        return cls(
-            decided=decided,
-            control=control if control in found else None,
-            holdout=holdout if holdout in found else None,
-        )
+    The decided arm may go unnamed where it is the only other one.
+    """
+    others = sorted(found - {control, holdout})
+    if decided is None and len(others) == 1:
+        decided = others[0]
+    if decided in others and {control, holdout} & found:
+        return decided, control if control in found else None, holdout if holdout in found else None
+    compared = f"{decided!r}, and {control!r} or {holdout!r} to compare it with"
+    raise InputError(
+        "arm",
+        found=", ".join(map(repr, sorted(found))),
+        expected=f"one decided arm beside {control!r} and {holdout!r}" if decided is None else compared,
+        fix="Name the arms, for example ab_test(…, decided='B', control='A').",
+    )
 
 
 def _read_arms(
@@ -301,12 +288,12 @@ def _read_arms(
     decided: str | None,
     control: str,
     holdout: str,
-) -> tuple[ArmNames, dict[str, ArmOutcomes]]:
-    """Columns of one length, one row per customer assigned, as arms by name: decided, control, holdout, any others."""
+) -> tuple[tuple[str, str | None, str | None], dict[str, ArmOutcomes]]:
+    """Columns of one length, one row per customer assigned: the names of `_parts`, and arms by name, these first."""
     labels, found = _read_names(arm)
     if not labels.size:
         raise InputError("arm", found="no rows", expected="one label per customer")
-    names = ArmNames.among(found, decided=decided, control=control, holdout=holdout)
+    parts = _parts(found, decided=decided, control=control, holdout=holdout)
     rows = labels.size
     depths = _figures(depth, rows, "depth", highest=1.0)
     prices = _figures(full_price, rows, "full_price")
@@ -320,13 +307,13 @@ def _read_arms(
     known = _read_before(before, rows=rows, unknown=False)
     other = None if other_revenue is None else np.nan_to_num(_figures(other_revenue, rows, "other_revenue"))
     whole = ArmOutcomes(depth=depths, full_price=np.nan_to_num(prices), before=known, other_revenue=other)
-    parts = [name for name in (names.decided, names.control, names.holdout) if name is not None]
-    arms = {name: whole.take(labels == name) for name in (*parts, *sorted(found - set(parts)))}
-    if names.holdout is not None and arms[names.holdout].received.any():
+    played = [name for name in parts if name is not None]
+    arms = {name: whole.take(labels == name) for name in (*played, *sorted(found - set(played)))}
+    if parts[2] is not None and arms[parts[2]].received.any():
         raise InputError("holdout", found="customers with a code", expected="no codes in the holdout")
-    for name in parts:
+    for name in played:
         _require_two(name, len(arms[name]))
-    return names, arms
+    return parts, arms
 
 
 def _figures(values: ArrayLike, rows: int, name: str, *, highest: float = _LARGEST_PRICE) -> Vector:
@@ -503,7 +490,7 @@ def ab_test(
     if revenue_weight is not None:
         objective.read_revenue_weight(revenue_weight)
     read_level(level)
-    names, arms = _read_arms(
+    parts, arms = _read_arms(
         arm,
         depth,
         full_price,
@@ -513,7 +500,8 @@ def ab_test(
         control=control,
         holdout=holdout,
     )
-    ours, theirs = arms[names.decided], None if names.control is None else arms[names.control]
+    ours, theirs, without = (None if name is None else arms[name] for name in parts)
+    assert ours is not None  # for the type checker: the decided arm is always there
     purchasers = int(ours.purchased.sum()) + (0 if theirs is None else int(theirs.purchased.sum()))
     running = _look_to_date(purchasers, planned_purchasers, final=final)
     weighted: tuple[Metric, ...] = () if revenue_weight is None else ("objective",)
@@ -541,16 +529,16 @@ def ab_test(
             for value, group in groups.items()
         }
     against_holdout: dict[str, Finding] = {}
-    if names.holdout is not None:
-        without_codes = arms[names.holdout].all_revenue()
+    if without is not None:
+        unsent = without.all_revenue()
         against_holdout = {
-            name: _finding(arms[name].all_revenue(), without_codes, to_date=None if findings else running, level=level)
-            for name in (names.decided, names.control)
+            name: _finding(arms[name].all_revenue(), unsent, to_date=None if findings else running, level=level)
+            for name in parts[:2]
             if name is not None
         }
     primary: Metric = "revenue" if revenue_weight is None else "objective"
     per_customer = {finding.metric: finding for finding in findings if finding.per == "customer"}
-    deciding = per_customer[primary] if findings else against_holdout[names.decided]
+    deciding = per_customer[primary] if findings else against_holdout[parts[0]]
     ratio = None if shares is None else sample_ratio({name: len(rows) for name, rows in arms.items()}, shares)
     used = deciding.read(final=final)
     outside = not used.difference.covers(0)
@@ -788,23 +776,22 @@ def experiment(
         metric.check(rows=labels.size)
     customers = {name: int(rows.size) for name, rows in arms.items()}
     ratio = sample_ratio(customers, shares or dict.fromkeys(arms, 1.0))
-    readings = [
-        _read_metric(name, metric, arms, known, control=control, look=look, level=level)
-        for metric in metrics
-        for name in arms
-        if name != control
-    ]
-    together = holm({place: reading.used.p_value for place, reading in enumerate(readings)})
+    pairs: list[tuple[MetricColumns, ArmDifference]] = []
+    for metric in metrics:
+        samples = {name: metric.sample(rows, known) for name, rows in arms.items()}
+        unit = samples.pop(control)
+        pairs += [(metric, _difference(name, metric, own, unit, look, level=level)) for name, own in samples.items()]
+    together = holm({place: difference.p_value for place, (_, difference) in enumerate(pairs)})
     # Holm's method asks this of the smallest p-value, and less of the others
     alone = look.alone(level)
-    stricter = quantile(1 - (1 - alone) / max(len(readings), 1)) / quantile(alone)
+    stricter = quantile(1 - (1 - alone) / max(len(pairs), 1)) / quantile(alone)
     return Experiment(
         control=control,
         customers=customers,
         sample_ratio=ratio,
         differences=tuple(
-            _difference(reading, ratio, control=control, holm=together[place], stricter=stricter, level=level)
-            for place, reading in enumerate(readings)
+            _judged(difference, metric, ratio, control=control, holm=together[place], stricter=stricter)
+            for place, (metric, difference) in enumerate(pairs)
         ),
         level=level,
         looks=look.looks,
@@ -824,67 +811,56 @@ def _rows_by_arm(labels: NDArray[np.str_], found: set[str], control: str) -> dic
     return arms
 
 
-class _Reading(NamedTuple):
-    """One metric of one arm and of control, before all comparisons are adjusted for."""
-
-    arm: str
-    metric: MetricColumns
-    value: float | None  # as measured; None: nothing counts
-    control: float | None
-    used: Comparison  # adjusted where possible
-    variance_reduction: float | None
-
-
-def _read_metric(
-    arm: str,
-    metric: MetricColumns,
-    arms: Mapping[str, NDArray[np.intp]],
-    before: Matrix | None,
-    *,
-    control: str,
-    look: Look,
-    level: float,
-) -> _Reading:
-    first, second = (metric.sample(arms[name], before) for name in (arm, control))
-    if first is None or second is None:
-        value, other = (None if sample is None else float(sample.figures.mean()) for sample in (first, second))
-        return _Reading(arm, metric, value, other, compare_unvaried(0.0, 0.0, level=level), None)
-    plain, adjusted = compare_samples(first, second, level=level, look=look)
-    if adjusted is None:
-        return _Reading(arm, metric, plain.decided, plain.control, plain, None)
-    return _Reading(arm, metric, plain.decided, plain.control, adjusted.comparison, adjusted.variance_reduction)
-
-
 def _difference(
-    reading: _Reading, ratio: SampleRatio, *, control: str, holm: float, stricter: float, level: float
+    arm: str, metric: MetricColumns, sample: Sample | None, control: Sample | None, look: Look, *, level: float
 ) -> ArmDifference:
-    """holm: the p-value adjusted for all comparisons. stricter: by how much wider an interval is that counts them."""
-    used, metric = reading.used, reading.metric
-    verdict = _verdict(used.difference, ratio, shown=holm < 1 - level, words=(Verdict.HIGHER, Verdict.LOWER))
-    error, ends, detectable = used.difference.standard_error, used.difference.ends, None
-    if error and math.isfinite(error) and ends is not None:
-        reach = (ends[1] - ends[0]) / 2 * stricter  # with the quantile of the test, Student's or the normal one
-        detectable = reach + float(ndtri(POWER)) * error
-    difference = ArmDifference(
-        arm=reading.arm,
+    """One metric of one arm against control, by itself: nothing is said before all comparisons are adjusted for."""
+    values = [None if part is None else float(part.figures.mean()) for part in (sample, control)]
+    used, reduction = compare_unvaried(0.0, 0.0, level=level), None  # where a ratio divides by 0
+    if sample is not None and control is not None:
+        used, adjusted = compare_samples(sample, control, level=level, look=look)
+        if adjusted is not None:
+            used, reduction = adjusted.comparison, adjusted.variance_reduction
+    return ArmDifference(
+        arm=arm,
         metric=metric.name,
         kind=metric.kind,
-        value=reading.value,
-        control=reading.control,
+        value=values[0],
+        control=values[1],
         difference=used.difference,
         relative=used.relative,
         p_value=used.p_value,
-        holm=holm,
-        variance_reduction=reading.variance_reduction,
-        detectable=detectable,
-        verdict=verdict,
+        holm=used.p_value,
+        variance_reduction=reduction,
+        detectable=None,
+        verdict=Verdict.UNDECIDED,
         sentence="",
     )
-    return replace(difference, sentence=_sentence(difference, control, all_zero=not metric.numerator.any()))
+
+
+def _judged(
+    found: ArmDifference,
+    metric: MetricColumns,
+    ratio: SampleRatio,
+    *,
+    control: str,
+    holm: float,
+    stricter: float,
+) -> ArmDifference:
+    """With a verdict. holm: the p-value adjusted for all comparisons. stricter: how much wider such intervals are."""
+    level, error, ends = found.difference.level, found.difference.standard_error, found.difference.ends
+    assert level is not None  # for the type checker: every comparison has one
+    detectable = None
+    if error and math.isfinite(error) and ends is not None:
+        reach = (ends[1] - ends[0]) / 2 * stricter  # with the quantile of the test, Student's or the normal one
+        detectable = reach + float(ndtri(POWER)) * error
+    verdict = _verdict(found.difference, ratio, shown=holm < 1 - level, words=(Verdict.HIGHER, Verdict.LOWER))
+    judged = replace(found, holm=holm, detectable=detectable, verdict=verdict)
+    return replace(judged, sentence=_sentence(judged, control, all_zero=not metric.numerator.any()))
 
 
 def _sentence(found: ArmDifference, control: str, *, all_zero: bool) -> str:
-    """all_zero: whether every figure of the metric is 0."""
+    """all_zero: whether every figure of the metric is 0, in all arms."""
     arm, name = found.arm, found.metric
     if found.verdict is Verdict.BLOCKED:
         return f"{name}: no verdict about {arm}, because the arms do not have their planned shares."

@@ -25,6 +25,7 @@ from disco.evaluation.passes import (
     Player,
     Skew,
     bootstrap_rows,
+    less,
     mean_and_sd,
     moved_to,
     play,
@@ -332,11 +333,17 @@ def replay(
                 figures = reading.figures(readings["random"], limits)
                 again[name].append({figure: value for figure, (value, _) in figures.items()})
             series[name].append(reading.basket_values(batches)[:-1])
+
+    def difference(one: str, other: str) -> PolicyDifference:
+        paired = list(zip(again[one], again[other], strict=True))
+        return difference_of([(run[one], run[other]) for run in runs], paired, limits=limits, level=level)
+
     results = {
         name: policy_value(
             [run[name] for run in runs],
             [run["random"] for run in runs],
             repr(players[name]),
+            against=difference(name, "random"),
             again=again[name],
             series=np.reshape(series[name], (repeats, batches)),
             limits=limits,
@@ -349,15 +356,7 @@ def replay(
         depths=log.depths,
         policies={name: results[name] for name in chosen},
         random=results["random"],
-        differences={
-            (one, other): difference_of(
-                [(run[one], run[other]) for run in runs],
-                list(zip(again[one], again[other], strict=True)),
-                limits=limits,
-                level=level,
-            )
-            for one, other in combinations(asked, 2)
-        },
+        differences={names: difference(*names) for names in combinations(asked, 2)},
         passes=int(passes),
         repeats=int(repeats),
         batch=limits.batch,
@@ -377,32 +376,23 @@ def known_at_start(
 
     first: the rows of the first batch, whose scores make bins where there is no earlier log.
     """
-    if isinstance(belief, Belief):
-        log, warm = with_scores(log, belief), None if warm is None else with_scores(warm, belief)
-    has_bins = isinstance(belief, Belief) and belief.engagement.counts.bins is not None
-    if learn_engagement and log.score is not None and not has_bins:
-        log, warm = _centred(log, warm, first=first)
-    return believing(belief, log, warm, learn_engagement=learn_engagement, first=first), log
-
-
-def believing(
-    belief: object, log: RandomLog, warm: RandomLog | None, *, learn_engagement: bool, first: Integers
-) -> Belief:
-    """The belief at the start: engagement 1 at every depth unless it was brought or is to be learned."""
     if belief is not None and not isinstance(belief, Belief | BasketModel):
         raise InputError("belief", found=f"{belief!r:.60}", expected="a BasketModel, a Belief or None")
     if not isinstance(belief, Belief):
         belief = starting_belief(belief, log, learn_engagement=learn_engagement)
+    log, warm = with_scores(log, belief), None if warm is None else with_scores(warm, belief)
+    if learn_engagement and log.score is not None and belief.engagement.counts.bins is None:
+        log, warm = _centred(log, warm, first=first)
     require_names(log.context_names, belief.basket.context_names)
     bins = _bins(belief, log, warm, first) if learn_engagement else None
     if bins is not None and belief.engagement.counts.bins is None:
         belief = replace(belief, engagement=replace(belief.engagement, counts=EngagementCounts(bins=bins)))
     if warm is None:
-        return belief
+        return belief, log
     require_names(warm.context_names, log.context_names or belief.basket.context_names)
     score = None if bins is None else warm.score
     codes = EngagementCounts.of(warm.depth, warm.bought, score=score, bins=bins) if learn_engagement else None
-    return learn(belief, [Lesson.of("warm", warm.purchases(np.arange(len(warm))), codes)])
+    return learn(belief, [Lesson.of("warm", warm.purchases(np.arange(len(warm))), codes)]), log
 
 
 def _bins(belief: Belief, log: RandomLog, warm: RandomLog | None, first: Integers) -> ScoreBins | None:
@@ -464,12 +454,17 @@ def policy_value(
     baselines: list[PassResult],
     policy: str,
     *,
+    against: PolicyDifference,
     again: list[dict[str, float]],
     series: Matrix,
     limits: BatchLimits,
     level: float,
 ) -> PolicyReplay:
-    """runs, baselines: passes over the log. again: figures of those over resampled logs; series (repeats, batches)."""
+    """What passes over the log come to.
+
+    runs, baselines: those of the policy and of Random. against: how far they differ. again: figures of the passes over
+    resampled logs; series (repeats, batches).
+    """
     reading, log = runs[0], runs[0].log
     played = reading.played
     accepted = played.accepted(log)
@@ -504,16 +499,14 @@ def policy_value(
         means = [np.mean([one.basket for one in ones if one.has_purchase]) for ones in (runs, baselines)]
         relative = moved_to(relative, float(means[0] / means[1]))
     draws = np.array(figures["revenue dr"].values)
-    against = estimate("revenue against")
-    assert against is not None
     return PolicyReplay(
         policy=policy,
         average_basket_value=estimate("basket"),
         relative_to_random=relative,
         revenue=per_customer("revenue"),
         objective=None if limits.revenue_weight is None else per_customer("objective"),
-        revenue_against_random=against,
-        objective_against_random=estimate("objective against"),
+        revenue_against_random=against.revenue,
+        objective_against_random=against.objective,
         draw_error=None if draws.size < 2 else float(draws.std(ddof=1)) / draws.size**0.5,
         presented=played.rows.size,
         accepted=int(accepted.sum()),
@@ -547,7 +540,7 @@ def difference_of(
     """Of two policies. runs: their passes over the log. again: their figures of those over resampled logs."""
     figures = {name: FigureOverPasses() for name in limits.weights}
     for one, other in runs:
-        for name, (value, terms) in one.differences(other, limits).items():
+        for name, (value, terms) in less(one.valued(limits), other.valued(limits)).items():
             figures[name].add(value, terms)
     unseen = any(_hardly_seen([pair[side] for pair in runs]) for side in (0, 1))
 

@@ -141,7 +141,7 @@ def refuse_rows(
     if wrong.any():
         row = int(wrong.argmax())
         what = found if isinstance(found, str) else float(found[row])
-        raise InputError(where.format(row=row + 1), found=what, expected=expected, fix=fix)
+        raise InputError(where.replace("{row}", str(row + 1)), found=what, expected=expected, fix=fix)
 
 
 def require_floats(array: object, shape: tuple[int, ...], *, where: str, unknown: bool = False) -> None:
