@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -111,13 +112,21 @@ def at_choice(matrix: np.ndarray, choice: np.ndarray) -> np.ndarray:
     return matrix[np.arange(len(choice)), choice]
 
 
+@cache
+def fixed_policy_truth() -> tuple[float, float]:
+    """Revenue and purchases per customer of the fixed policy."""
+    return (
+        expectation(lambda x: at_choice(revenue_rate(x), fixed_choice(x))),
+        expectation(lambda x: at_choice(purchase_rate(x), fixed_choice(x))),
+    )
+
+
 # ---- calibration of replay and of off-policy estimates ---------------------------------------------------------------
 
 
 def replay_coverage(repetitions: int, *, rows: int = 1500, seed: int = 1) -> int:
     """Fixed policy, uniform logs: how often the 95 % interval of the average basket value covers the truth."""
-    revenue = expectation(lambda x: at_choice(revenue_rate(x), fixed_choice(x)))
-    purchases = expectation(lambda x: at_choice(purchase_rate(x), fixed_choice(x)))
+    revenue, purchases = fixed_policy_truth()
     rng = np.random.default_rng(seed)
     covered = 0
     for number in range(repetitions):
@@ -263,7 +272,7 @@ class CappedCase:
 
 
 def capped_replay_coverage(
-    shop: Shop, case: CappedCase, repetitions: int, *, repeats: int, truth: float, seed: int = 3
+    shop: Shop, case: CappedCase, repetitions: int, *, repeats: int, truth: float, seed: int = 3, passes: int = 8
 ) -> int:
     """How often the 95 % interval of a replay covers the simulated retailer's truth."""
     rng = np.random.default_rng(seed)
@@ -275,6 +284,7 @@ def capped_replay_coverage(
             belief=shop.model,
             batch=case.batch,
             caps=case.caps,
+            passes=passes,
             repeats=repeats,
             learning=case.learning,
             seed=1000 * number,

@@ -2,10 +2,15 @@
 
 import importlib.util
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
+
+from disco.evaluation.log import RandomLog, random_log
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -28,3 +33,20 @@ def offline() -> ModuleType:
 @pytest.fixture(scope="session")
 def experiments() -> ModuleType:
     return load("_experiments")
+
+
+@pytest.fixture(scope="session")
+def make_log(offline: ModuleType) -> Callable[..., RandomLog]:
+    """Logs of the small world, with depths at random in given shares."""
+
+    def make(rows: int, seed: int = 1, shares: Sequence[float] = (1 / 3, 1 / 3, 1 / 3), **more: Any) -> RandomLog:
+        rng = np.random.default_rng(seed)
+        x, place = offline.customers(rng, rows), rng.choice(3, rows, p=shares)
+        return random_log(x, offline.GRID[place], offline.outcomes(rng, x, place), check_balance=False, **more)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def log(make_log: Callable[..., RandomLog]) -> RandomLog:
+    return make_log(1200)

@@ -1,4 +1,6 @@
-"""Accuracy and monotonicity: by hand, against SciPy, scikit-learn and plain loops, and at the edges."""
+"""Predictions and choices beside the truth: by hand, against SciPy, scikit-learn, plain loops and full enumeration."""
+
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -9,14 +11,14 @@ from scipy.stats import spearmanr
 from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
 from disco.belief import BasketModel, monotone_shares
-from disco.evaluation.accuracy import accuracy, monotonicity
+from disco.evaluation.accuracy import accuracy, judge, monotonicity
 from disco.policy import Greedy
 from disco.records.errors import InputError
 
 columns = arrays(np.float64, 12, elements=st.integers(-40, 40).map(lambda n: n / 8))
 
 
-def test_by_hand():
+def test_accuracy_by_hand():
     result = accuracy(np.array([1.0, 2.0, 2.0]), np.array([2.0, 4.0, 2.0]))
     assert (result.wape, result.mae, result.mse, result.rows) == (3 / 8, 1.0, 5 / 3, 3)
     assert result.r2 == pytest.approx(1 - (5 / 3) / (8 / 9))
@@ -92,3 +94,47 @@ def test_agrees_with_the_beliefs_own_share():
 def test_bad_input_is_refused(curves, depths):
     with pytest.raises(InputError):
         monotonicity(np.asarray(curves), depths)
+
+
+# ---- choices, by a known truth ---------------------------------------------------------------------------------------
+
+
+DEPTHS = (0.1, 0.3)
+
+
+def truth(rows=5, seed=4):
+    rng = np.random.default_rng(seed)
+    return {
+        "full_price": rng.uniform(50, 150, (rows, 2)),
+        "purchase_probability": rng.uniform(0.1, 0.4, (rows, 2)),
+        "depths": DEPTHS,
+        "revenue_weight": 3.0,
+    }
+
+
+def worth(choice, known):
+    total = 0.0
+    for row, column in enumerate(choice):
+        if column >= 0:
+            depth = DEPTHS[column]
+            money = known["full_price"][row, column] * known["purchase_probability"][row, column]
+            total += money * (3 * (1 - depth) - depth)
+    return total
+
+
+def test_against_all_ways_to_give_the_same_codes():
+    known, choice = truth(), np.array([0, -1, 1, 0, -1])
+    every = [worth(way, known) for way in set(permutations(choice.tolist()))]
+    result = judge(choice, **known)
+    assert result.objective == pytest.approx(worth(choice, known))
+    assert result.random_objective == pytest.approx(np.mean(every))
+    assert result.oracle_objective == pytest.approx(max(every))
+    shuffled = [worth(way, known) for way in ((0, -1, 1, 0, -1), (1, -1, 0, 0, -1), (0, -1, 0, 1, -1))]
+    assert result.shuffled_objective == pytest.approx(np.mean(shuffled))
+    assert (1 + result.uplift_by_whom) * (1 + result.uplift_by_depth) == pytest.approx(1 + result.objective_uplift)
+
+
+def test_the_oracle_itself_goes_the_whole_way():
+    known = truth()
+    best = max(set(permutations([0, 1, -1, -1, 1])), key=lambda way: worth(way, known))
+    assert judge(np.array(best), **known).share_of_possible == pytest.approx(1.0)

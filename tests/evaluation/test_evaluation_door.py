@@ -5,7 +5,7 @@ import pytest
 
 import disco
 from disco.evaluation.accuracy import accuracy, judge, monotonicity
-from disco.evaluation.estimates import Mean, compare, uplift
+from disco.evaluation.estimates import Look, Mean, compare, uplift
 from disco.evaluation.log import random_log
 from disco.evaluation.off_policy import off_policy, target_probabilities
 from disco.evaluation.power import Design
@@ -104,7 +104,7 @@ def test_a_replay_names_what_it_cannot_read(change, named):
         (lambda: Design(baseline=1, sd=1).detectable_uplift(customers=np.nan), "customers: found nan"),
         (lambda: uplift(["a", "b"], [1, 2]), "decided arm"),
         (
-            lambda: compare(Mean(2.0, 1.0, 9), Mean(1.0, 1.0, 9), information="x"),
+            lambda: compare(Mean(2.0, 1.0, 9), Mean(1.0, 1.0, 9), look=Look(information="x")),
             "information: found 'x'",
         ),
         (

@@ -1,12 +1,17 @@
-"""Means, ratios and comparisons of arms: by hand, against SciPy and an independent regression, and by coverage."""
+"""Means, ratios, comparisons and campaigns read together: by hand, against SciPy and other references, by coverage."""
+
+import math
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 from scipy.optimize import brentq
-from scipy.stats import binom, kurtosis, sem, ttest_ind
+from scipy.special import ndtr
+from scipy.stats import binom, halfnorm, kurtosis, norm, sem, ttest_ind
 from scipy.stats import t as student
 
 from disco.evaluation.estimates import (
+    Look,
     Mean,
     always_valid_p_value,
     always_valid_quantile,
@@ -15,9 +20,12 @@ from disco.evaluation.estimates import (
     error_of_sum,
     estimate_around,
     mean_estimate,
+    pool,
     quantile,
+    random_effects,
     ratio_estimate,
     reach_into_tail,
+    root_between,
     uplift,
 )
 from disco.records.errors import InputError
@@ -213,7 +221,7 @@ def test_useless_pre_period_figures_cost_nothing():
     assert found.comparison.difference.value == pytest.approx(test.mean() - control.mean())
 
 
-# ---- always valid ---------------------------------------------------------------------------------------------------
+# ---- always valid ----------------------------------------------------------------------------------------------------
 
 
 def test_quantile_by_hand():
@@ -237,7 +245,7 @@ def test_a_brownian_motion_stays_inside_at_its_rate():
 
 def test_the_interval_and_the_p_value_agree():
     for z in (2.9, 3.2):
-        found = compare(Mean(10 + z, 0.5, 900), Mean(10.0, 0.5, 900), information=0.8)
+        found = compare(Mean(10 + z, 0.5, 900), Mean(10.0, 0.5, 900), look=Look(information=0.8))
         assert (found.p_value < 0.05) == (not found.difference.covers(0.0)) == (not found.relative.covers(0.0))
     assert 0.05 < always_valid_p_value(2.0, 1.0, information=0.8, level=0.95) < 1
 
@@ -271,7 +279,7 @@ def test_a_percentage_excludes_zero_exactly_when_the_difference_does():
     for _ in range(4000):
         decided, control, shared = _pair(rng)
         level, information = rng.uniform(0.6, 0.999), rng.choice([None, rng.uniform(0.05, 2.0)])
-        found = compare(decided, control, level=level, shared_variance=shared, information=information)
+        found = compare(decided, control, level=level, shared_variance=shared, look=Look(information=information))
         if found.relative is None or np.isinf(found.relative.upper):
             continue
         seen[found.relative.covers(0.0)] += 1
@@ -372,3 +380,128 @@ def test_equal_constant_arms_show_no_difference():
 def test_arms_that_cannot_be_compared_are_refused_by_name(decided, control, named):
     with pytest.raises(InputError, match=named):
         uplift(decided, control)
+
+
+# ---- several campaigns -----------------------------------------------------------------------------------------------
+
+
+def test_one_campaign_stands_for_itself() -> None:
+    alone = compare(Mean(6.0, 0.04, 900), Mean(5.0, 0.04, 900))
+    found = pool([alone], [1000])
+    assert found.relative == alone.relative
+    assert found.relative is not None
+    assert found.relative.value == pytest.approx(0.2)
+    assert found.between_campaigns is None
+    assert found.total.value == pytest.approx(1000.0)
+    assert found.total.standard_error == pytest.approx(1000 * math.sqrt(0.08))
+
+
+def test_a_percentage_without_limits_gets_none_by_pooling() -> None:
+    doubtful = compare(Mean(30.0, 16.0, 60), Mean(0.85, 0.36, 60))
+    assert doubtful.relative is not None
+    assert doubtful.relative.ends == (-math.inf, math.inf)
+    assert pool([doubtful], [60]).relative == doubtful.relative
+    clear = compare(Mean(6.0, 0.04, 900), Mean(5.0, 0.04, 900))
+    found = pool([clear, doubtful], [900, 60])
+    assert (found.relative, found.between_campaigns) == (None, None)
+    assert found.total.value == pytest.approx(900 * 1.0 + 60 * 29.15)
+
+
+def test_money_adds_up_and_its_errors_add_in_squares() -> None:
+    campaigns = [
+        compare(Mean(6.0, 0.04, 900), Mean(5.0, 0.05, 900)),
+        compare(Mean(4.0, 0.01, 900), Mean(4.5, 0.02, 900)),
+    ]
+    found = pool(campaigns, [1000, 3000])
+    assert found.total.value == pytest.approx(1000 * 1.0 - 3000 * 0.5)
+    assert found.total.standard_error == pytest.approx(math.sqrt(1000**2 * 0.09 + 3000**2 * 0.03))
+    assert found.total.upper == pytest.approx(found.total.value + 1.959964 * found.total.standard_error)
+
+
+def test_a_ratio_and_its_inverse_are_pooled_alike() -> None:
+    """Averaging logarithms: which of the two arms is called control changes the sign and nothing else."""
+    one, other = [Mean(6.0, 0.04, 900), Mean(5.0, 0.09, 900)], [Mean(5.0, 0.04, 900), Mean(4.5, 0.02, 900)]
+    there = pool([compare(*one), compare(*other)], [1, 1]).relative
+    back = pool([compare(*one[::-1]), compare(*other[::-1])], [1, 1]).relative
+    assert there is not None
+    assert back is not None
+    assert there.upper is not None
+    assert back.lower is not None
+    assert 1 + there.value == pytest.approx(1 / (1 + back.value))
+    assert 1 + there.upper == pytest.approx(1 / (1 + back.lower))
+
+
+def test_random_effects_equal_a_double_integral() -> None:
+    values, errors = np.array([0.1, 0.35, 0.6]), np.array([0.08, 0.1, 0.2])
+
+    def given(tau: float) -> tuple[float, float, float]:
+        weights = 1 / (tau**2 + errors**2)
+        mean, spread = float(weights @ values / weights.sum()), float(weights.sum() ** -0.5)
+        seen = math.prod(norm.pdf(values, mean, (tau**2 + errors**2) ** 0.5)) * spread  # over a flat μ
+        return seen * float(halfnorm.pdf(tau, scale=0.25)), mean, spread
+
+    whole = quad(lambda tau: given(tau)[0], 0, np.inf)[0]
+    expected = quad(lambda tau: given(tau)[0] * given(tau)[1], 0, np.inf)[0] / whole
+    found, between = random_effects(values, errors)
+    assert found.lower is not None
+    assert found.upper is not None
+    below = [
+        quad(lambda tau, at=at: given(tau)[0] * float(norm.cdf(at, *given(tau)[1:])), 0, np.inf)[0] / whole
+        for at in (found.lower, found.upper)
+    ]
+    assert found.value == pytest.approx(expected, rel=1e-4)
+    assert below == pytest.approx([0.025, 0.975], abs=1e-4)
+    assert between == pytest.approx(quad(lambda tau: tau * given(tau)[0], 0, np.inf)[0] / whole, rel=1e-3)
+
+
+@pytest.mark.parametrize("campaigns", [2, 4, 11])
+@pytest.mark.parametrize("between", [0.0, 0.1, 0.25])
+def test_intervals_hold_the_mean_uplift_nine_times_in_ten(campaigns: int, between: float) -> None:
+    """Errors of 5% to 25%, as campaigns of some thousand customers have them; the level asked for is 95%."""
+    rng = np.random.default_rng(campaigns)
+    inside = 0
+    for _ in range(300):
+        errors = rng.uniform(0.05, 0.25, campaigns)
+        found, _ = random_effects(rng.normal(0.3, np.sqrt(between**2 + errors**2)), errors)
+        inside += found.covers(0.3)
+    assert inside >= 0.9 * 300
+
+
+def test_without_a_positive_figure_there_is_money_but_no_percentage() -> None:
+    found = pool([compare(Mean(6.0, 0.04, 900), Mean(-1.0, 0.05, 900))], [10])
+    assert found.relative is None
+    assert found.total.value == pytest.approx(70.0)
+
+
+def test_what_cannot_be_pooled_is_refused() -> None:
+    with pytest.raises(InputError, match="one or more, with one number each"):
+        pool([], [])
+    with pytest.raises(InputError, match="positive standard errors"):
+        random_effects(np.array([0.1, 0.2]), np.array([0.1, 0.0]))
+    with pytest.raises(InputError, match="one error per value"):
+        random_effects(np.array([0.1, 0.2]), np.array([0.1]))
+
+
+# ---- roots -----------------------------------------------------------------------------------------------------------
+
+
+def test_roots_have_the_bits_of_scipys():
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        centre, scale, share = rng.normal(0, 3), rng.lognormal(0, 2), rng.uniform(0.001, 0.999)
+        functions = (
+            lambda x, c=centre, s=scale, p=share: float(ndtr((x - c) / s)) - p,
+            lambda x, c=centre, s=scale: math.tanh((x - c) / s) + (x - c) ** 3,
+        )
+        for function in functions:
+            low, high = centre - 40 * scale, centre + 37 * scale
+            for absolute, relative in ((2e-12, 4 * 2.0**-52), (1e-15, 1e-12)):
+                found = root_between(function, low, high, absolute=absolute, relative=relative)
+                assert found == brentq(function, low, high, xtol=absolute, rtol=relative)
+
+
+def test_a_root_at_an_end_is_found_and_equal_signs_are_refused():
+    assert root_between(lambda x: x, 0.0, 2.0) == 0.0
+    assert root_between(lambda x: x - 2, 0.0, 2.0) == 2.0
+    with pytest.raises(InputError, match="different signs"):
+        root_between(lambda x: x * x + 1, -1.0, 2.0)
