@@ -465,6 +465,20 @@ def test_the_difference_of_two_policies_is_paired_and_turns_with_their_order(log
     assert list(found.differences) == [("thompson", "greedy")]
 
 
+def test_a_difference_has_no_limits_where_one_of_the_policies_shows_no_spread():
+    """At most one accepted purchase of random codes: their value is not known, so no gain over them is."""
+    rng = np.random.default_rng(2)
+    context, depth = rng.normal(size=(60, 2)), rng.choice([0.1, 0.3], 60)
+    price = np.where((rng.random(60) < 0.12) & (depth == 0.1), rng.lognormal(3, 0.3, 60), np.nan)
+    log = random_log(context, depth, price, check_balance=False)
+    found = replay(log, Greedy(), batch=30, passes=1, repeats=0, seed=2)
+    greedy = found.policies["greedy"]
+    assert (greedy.purchasers, found.random.purchasers) == (4, 1)
+    assert np.isfinite(greedy.revenue.dr.upper)
+    for against in (greedy.revenue_against_random, found.difference("greedy", "random").revenue):
+        assert against.ends == (-np.inf, np.inf)
+
+
 def test_a_policy_differs_from_itself_under_another_name_by_nothing(offline, log):
     """The same choices on the same rows cancel term by term, so the difference is exactly 0."""
 
