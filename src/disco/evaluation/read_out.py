@@ -500,7 +500,7 @@ def ab_test(
         control=control,
         holdout=holdout,
     )
-    ours, theirs, without = (None if name is None else arms[name] for name in parts)
+    ours, theirs, held_out = (None if name is None else arms[name] for name in parts)
     assert ours is not None  # for the type checker: the decided arm is always there
     purchasers = int(ours.purchased.sum()) + (0 if theirs is None else int(theirs.purchased.sum()))
     running = _look_to_date(purchasers, planned_purchasers, final=final)
@@ -529,10 +529,12 @@ def ab_test(
             for value, group in groups.items()
         }
     against_holdout: dict[str, Finding] = {}
-    if without is not None:
-        unsent = without.all_revenue()
+    if held_out is not None:
+        holdout_revenue = held_out.all_revenue()
         against_holdout = {
-            name: _finding(arms[name].all_revenue(), unsent, to_date=None if findings else running, level=level)
+            name: _finding(
+                arms[name].all_revenue(), holdout_revenue, to_date=None if findings else running, level=level
+            )
             for name in parts[:2]
             if name is not None
         }
