@@ -7,17 +7,18 @@ import pyarrow as pa
 import pytest
 
 from disco.adapters.engines import LocalEngine
-from disco.features import on_engine
 from disco.features.builder import feature_table
-from disco.features.on_engine import IdRanges, batches_by
+from disco.features.on_engine import IdRanges, UsedCodes, batches_by
+from disco.records.content import content_hash
 from disco.records.errors import InputError, TableError
 
 AS_OF = dt.date(2026, 3, 1)
+CUSTOMERS = 60
 ENGINE = LocalEngine(threads=2)
 
 
-def by_engine(tables, **more):
-    with batches_by(ENGINE, tables, as_of=AS_OF, **more) as (schema, batches):
+def in_buckets(tables, size=7, **more):
+    with batches_by(ENGINE, tables, as_of=AS_OF, bucket_customers=size, **more) as (schema, batches):
         return pa.Table.from_batches(batches, schema)
 
 
@@ -31,60 +32,133 @@ def shuffled(tables, seed):
     return {name: table.take(pa.array(rng.permutation(table.num_rows))) for name, table in tables.items()}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tables(make_tables):
-    return make_tables(customers=60, seed=3, start=dt.date(2024, 12, 1), days=500)
+    return make_tables(customers=CUSTOMERS, seed=3, start=dt.date(2024, 12, 1), days=500)
 
 
-@pytest.mark.parametrize("customers", [9, 100], ids=lambda size: f"buckets of {size}")
+@pytest.fixture(scope="module")
+def whole(tables, memory_tables):
+    return feature_table(memory_tables(tables), as_of=AS_OF)
+
+
+@pytest.mark.parametrize("size", [1, 9, CUSTOMERS - 1, CUSTOMERS])
 @pytest.mark.parametrize("ids", ["integers", "text"])
-def test_features_are_the_same_bytes(tables, memory_tables, monkeypatch, ids, customers):
-    monkeypatch.setattr(on_engine, "_BUCKET_CUSTOMERS", customers)
+def test_features_are_the_same_bytes_for_any_size_of_a_bucket(tables, whole, memory_tables, ids, size):
+    expected = whole.replace_schema_metadata(None)
     if ids == "text":
         named = ("customers", "orders", "site", "codes")
         tables = {name: as_text(table, "customer_id") if name in named else table for name, table in tables.items()}
-    whole = feature_table(memory_tables(tables), as_of=AS_OF).replace_schema_metadata(None)
-    found = by_engine(memory_tables(shuffled(tables, customers)))
-    assert found.replace_schema_metadata(None).combine_chunks().equals(whole)
+        expected = as_text(expected, "customer_id").sort_by("customer_id")
+    found = in_buckets(memory_tables(shuffled(tables, size)), size)
+    assert found.replace_schema_metadata(None).combine_chunks().equals(expected.combine_chunks())
+    assert content_hash(found) == content_hash(expected)
 
 
-@pytest.mark.parametrize("absent", [("site",), ("returns", "codes"), ("orders",), ("codes",)], ids=str)
+@pytest.mark.parametrize(
+    "absent",
+    [("site",), ("returns", "codes"), ("orders",), ("codes",), ("orders", "returns", "codes", "site")],
+    ids=str,
+)
 def test_tables_may_be_absent(tables, memory_tables, absent):
     some = memory_tables({name: table for name, table in tables.items() if name not in absent})
     expected = feature_table(some, as_of=AS_OF)
-    assert by_engine(some).replace_schema_metadata(None).equals(expected.replace_schema_metadata(None))
+    assert in_buckets(some).equals(expected.replace_schema_metadata(None))
 
 
-def test_a_code_that_another_customer_used_and_an_order_id_of_two_customers(tables, memory_tables):
+def test_buckets_compute_chosen_features(tables, whole, memory_tables):
+    chosen = ["orders_365d", "visits_30d"]
+    found = in_buckets(memory_tables(tables), features=chosen)
+    assert found.equals(whole.select(["customer_id", *chosen]).replace_schema_metadata(None))
+    without_codes = {**tables, "orders": tables["orders"].drop_columns(["code", "paid"])}
+    expected = feature_table(memory_tables(without_codes), as_of=AS_OF)
+    assert in_buckets(memory_tables(without_codes)).equals(expected.replace_schema_metadata(None))
+
+
+def test_a_code_that_another_customer_used_a_shared_code_and_an_order_id_of_two_customers(tables, whole, memory_tables):
     orders, codes = tables["orders"].to_pylist(), tables["codes"].to_pylist()
     for order in orders[:200]:  # a depth is that of the code, whoever was sent it
         order["code"] = codes[(order["customer_id"] * 7) % len(codes)]["code_id"]
     for one, other in zip(orders[200:230], orders[230:260], strict=True):
         other["order_id"] = one["order_id"]
-    changed = {**tables, "orders": pa.Table.from_pylist(orders, tables["orders"].schema)}
+    for code in codes[:40]:
+        code["code_id"] = "everybody"
+    for order in orders[260:300]:
+        order["code"] = "everybody"
+    changed = {
+        **tables,
+        "orders": pa.Table.from_pylist(orders, tables["orders"].schema),
+        "codes": pa.Table.from_pylist(codes, tables["codes"].schema),
+    }
     some = memory_tables(changed)
     expected = feature_table(some, as_of=AS_OF).replace_schema_metadata(None)
-    assert not expected.equals(feature_table(memory_tables(tables), as_of=AS_OF).replace_schema_metadata(None))
-    assert by_engine(some).replace_schema_metadata(None).equals(expected)
+    assert not expected.equals(whole.replace_schema_metadata(None))
+    assert in_buckets(some).equals(expected)
+
+
+def test_a_shared_code_reaches_a_bucket_once_whatever_its_customers_and_orders():
+    rows = pa.table(
+        {"code_key": ["all"] * 5 + ["own"], "depth_bp": pa.array([1000, 3000, 2000, 1000, 1000, 500], pa.int32())}
+    ).append_column("key", pa.array([7] * 5 + [8]))
+    links = pa.table({"key": [7, 7, 7, 9], "home": pa.array([1, 0, 1, 2], pa.int32())})
+    found = UsedCodes()({"rows": rows, "links": links}).sort_by("bucket")
+    assert found.to_pylist() == [{"code_key": "all", "depth_bp": 3000, "bucket": home} for home in (0, 1)]
 
 
 def test_what_is_wrong_with_a_table_is_said_as_ever(tables, memory_tables):
     people = tables["customers"]
     with pytest.raises(InputError, match="5 twice"):
-        by_engine(memory_tables({**tables, "customers": pa.concat_tables([people, people.slice(5, 1)])}))
+        in_buckets(memory_tables({**tables, "customers": pa.concat_tables([people, people.slice(5, 1)])}))
     orders = tables["orders"]
     items = orders["items"].to_pylist()
     items[41] = -1
     negative = orders.set_column(orders.schema.get_field_index("items"), "items", pa.array(items))
     wrong = memory_tables({**tables, "orders": negative})
-    with pytest.raises(TableError) as ours:
-        by_engine(wrong)
+    with pytest.raises(TableError, match="table orders cannot be used") as ours:
+        in_buckets(wrong)
     with pytest.raises(TableError) as theirs:
         feature_table(wrong, as_of=AS_OF)
     assert ours.value.problems == theirs.value.problems
     nameless = people.set_column(0, "customer_id", pa.array([None, *people["customer_id"].to_pylist()[1:]]))
     with pytest.raises(TableError, match="customer_id"):
-        by_engine(memory_tables({**tables, "customers": nameless}))
+        in_buckets(memory_tables({**tables, "customers": nameless}))
+
+
+@pytest.mark.parametrize(
+    ("table", "date", "column", "bad"),
+    [
+        ("returns", "returned_at", "value", -1.0),
+        ("codes", "sent_at", "depth", 1.5),
+        ("codes", "sent_at", "depth", 1e300),
+        ("site", "day", "visits", -1),
+    ],
+)
+def test_rows_of_every_table_are_checked_also_those_from_before_the_year(
+    tables, memory_tables, table, date, column, bad
+):
+    rows = tables[table].sort_by(date)  # the first one is 455 days old
+    place = rows.schema.get_field_index(column)
+    wrong = {**tables, table: rows.set_column(place, column, pa.array([bad, *rows[column].to_pylist()[1:]]))}
+    for absent in ((), ("orders",)):
+        some = memory_tables({name: rows for name, rows in wrong.items() if name not in absent})
+        with pytest.raises(TableError, match=f"table {table} cannot be used"):
+            in_buckets(some)
+
+
+def test_buckets_report_how_far_they_are(tables, memory_tables):
+    told: list[tuple[int, int | None, str]] = []
+    in_buckets(memory_tables(tables), 20, report=lambda *said: told.append(said))
+    stages = [stage for _, _, stage in told]
+    assert list(dict.fromkeys(stages)) == [
+        "opening the tables",
+        "reading customers",
+        "reading the tables",
+        "computing features",
+    ]
+    done = [done for done, _, stage in told if stage == "computing features"]
+    assert done[0] == 0
+    assert done == sorted(done)
+    assert done[-1] == CUSTOMERS
 
 
 def test_ranges_depend_on_the_ids_alone():
@@ -94,3 +168,11 @@ def test_ranges_depend_on_the_ids_alone():
     numbers = IdRanges.of_customers(ENGINE.table(ids)).number(ids["customer_id"]).to_numpy()
     assert (np.diff(numbers) >= 0).all()
     assert np.bincount(numbers).tolist() == [1250] * 4
+
+
+def test_a_range_is_found_by_the_bytes_of_an_id():
+    bounds = ("a", "aa", "ab", "b", "é", "日本")
+    ids = pa.chunked_array([["", "a", "a\0"], ["aa", "aab", "abc", "z", "é", "éa", "日", "日本人", None]])
+    expected = [sum(bound <= (text or "") for bound in bounds) for text in ids.to_pylist()]
+    assert IdRanges(bounds).number(ids).to_pylist() == expected
+    assert IdRanges((3, 10)).number(pa.array([-5, 3, 9, 10, None])).to_pylist() == [0, 1, 1, 2, 0]

@@ -11,7 +11,6 @@ import pytest
 from killed_steps import INTERRUPTED, plan_step
 from many_processes import ended
 
-from disco.adapters.engines import LocalEngine
 from disco.entrypoints.python import Shop
 from disco.features import ContextNetwork
 from disco.features.builder import feature_table
@@ -19,7 +18,6 @@ from disco.operations.feature_cache import FeatureCache
 from disco.operations.planning import PlanResult, make_plan
 from disco.records import private, space
 from disco.records.errors import InputError
-from disco.records.ports import TableEngine
 
 CUSTOMERS = 24  # four buckets of seven; a bucket takes as long with one customer as with many
 TRAINED_ON = 160
@@ -85,9 +83,8 @@ def shop(tmp_path: Path, network: bytes) -> Shop:
     return Shop.open(folder)
 
 
-def planned(shop: Shop, *, bucket: int | None = None, engine: TableEngine | None = None) -> PlanResult:
+def planned(shop: Shop, *, bucket: int | None = None) -> PlanResult:
     cache = shop.cache() if bucket is None else replace(shop.cache(), bucket_customers=bucket)
-    cache = replace(cache, engine=engine)
     with shop.store(missing="create") as store:
         return make_plan(
             store,
@@ -111,20 +108,9 @@ def test_a_plan_is_the_same_for_any_size_of_a_bucket(shop: Shop, bucket: int) ->
     content = (shop.artefacts / "features" / names[0]).read_bytes()
     shop.cache().purge()
     streamed = planned(shop, bucket=bucket)
-    assert "reading orders" in streamed.seconds
+    assert "reading the tables" in streamed.seconds
+    assert "reading the tables" not in whole.seconds
     assert (streamed.plan_id, streamed.inputs) == (whole.plan_id, whole.inputs)
-    assert kept_names(shop) == names
-    assert (shop.artefacts / "features" / names[0]).read_bytes() == content
-
-
-def test_a_plan_is_the_same_when_an_engine_computes_its_features(shop: Shop) -> None:
-    whole = planned(shop)
-    names = kept_names(shop)
-    content = (shop.artefacts / "features" / names[0]).read_bytes()
-    shop.cache().purge()
-    spread = planned(shop, engine=LocalEngine())
-    assert "reading orders" not in spread.seconds
-    assert (spread.plan_id, spread.inputs) == (whole.plan_id, whole.inputs)
     assert kept_names(shop) == names
     assert (shop.artefacts / "features" / names[0]).read_bytes() == content
 
@@ -185,7 +171,12 @@ def test_space_is_asked_of_each_disk_by_itself(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 @pytest.mark.parametrize(
     ("stage", "is_kept"),
-    [("reading site", False), ("computing features", False), ("embedding customers", True), ("keeping the plan", True)],
+    [
+        ("reading the tables", False),
+        ("computing features", False),
+        ("embedding customers", True),
+        ("keeping the plan", True),
+    ],
 )
 def test_an_interrupted_plan_leaves_nothing_half_written_and_its_next_try_reuses_what_is_whole(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, is_kept: bool, number: int
@@ -199,7 +190,7 @@ def test_an_interrupted_plan_leaves_nothing_half_written_and_its_next_try_reuses
         assert transaction.plans.ids() == ()
     monkeypatch.setattr(private.tempfile, "tempdir", str(tmp_path / "tmp"))
     again = planned(shop, bucket=7)
-    assert ("checking the tables" in again.seconds) is not is_kept
+    assert ("reading the tables" in again.seconds) is not is_kept
     assert len(kept_names(shop)) == 1  # nor is anything else left
     assert list((tmp_path / "tmp").rglob("*.arrow")) == []
     shop.cache().purge()

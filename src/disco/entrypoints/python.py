@@ -775,7 +775,7 @@ class Shop:
 
     def cache(self, *, keep: bool = True) -> "FeatureCache":
         """Features that were built before; with `keep`, those that have to be built are kept."""
-        from disco.features.buckets import streaming_memory
+        from disco.features.on_engine import streaming_memory
         from disco.operations.feature_cache import FeatureCache
 
         return FeatureCache(
@@ -783,7 +783,7 @@ class Shop:
             keep=keep,
             threads=self.engine.threads,
             memory_limit=streaming_memory(),
-            engine=self.cluster_engine,
+            engine=self.cluster_engine or self.engine,
         )
 
     @property

@@ -1,6 +1,6 @@
 """From a retailer's tables to features, as of a date: one DuckDB program, streaming, spilling to disk when it must.
 
-A shop of many customers goes through the same program bucket by bucket (`buckets`). Measures are sums of integers, so
+A shop of many customers goes through the same program bucket by bucket (`on_engine`). Measures are sums of integers, so
 features have the same bits for any size of a bucket.
 """
 
@@ -9,18 +9,17 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import date, timedelta
+from functools import cache
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from disco.features.buckets import BUCKET_CUSTOMERS, Buckets
 from disco.features.catalogue import FEATURES, TABLES, Feature, choose, schema_hash
 from disco.features.measures import MEASURES, Measure
 from disco.features.selection import FEATURES_KEY, to_text
 from disco.features.snapshot import SnapshotCounter, with_snapshot
-from disco.features.sources import REFUSED, Scope, Sources
+from disco.features.sources import REFUSED, Sources
 from disco.records.chunks import read_threads
 from disco.records.errors import InputError, TableError
 from disco.records.ports import Tables, locale_of
@@ -86,21 +85,17 @@ def feature_batches(
     features: Sequence[Feature | str] | None = None,
     threads: int | None = None,
     memory_limit: str | None = None,
-    bucket_customers: int = BUCKET_CUSTOMERS,
     check: Callable[[Mapping[str, int]], None] | None = None,
     report: Report | None = None,
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """The rows of `build_features` as (schema, record batches), never all in memory at once.
 
-    bucket_customers: how many customers are measured at a time; the features do not depend on it. check: is told the
-    rows of each table before the work, which it ends by an error. report: is told how far the work is.
+    check: is told the rows of each table before the work, which it ends by an error. report: is told how far the work
+    is.
     """
     chosen = choose(features)
     tell(report, 0, None, "opening the tables")
-    with (
-        temporary_folder("buckets") as folder,
-        connected(tables, threads=threads, memory_limit=memory_limit) as (connection, present),
-    ):
+    with connected(tables, threads=threads, memory_limit=memory_limit) as (connection, present):
         if "customers" not in present:
             raise InputError("tables", found=", ".join(present) or "none", expected="a table customers")
         with reading(tables):
@@ -109,35 +104,11 @@ def feature_batches(
                 counts = (connection.execute(f"SELECT count(*) FROM raw_{name}").fetchall() for name in present)
                 check({name: rows for name, ((rows,),) in zip(present, counts, strict=True)})
             sources = Sources.describe(connection, present, as_of, locale_of(tables))
-            buckets = Buckets.of(connection, sources, bucket_customers)
-            reader: Any
-            if buckets is None:
-                reader = connection.sql(feature_sql(chosen, sources)).to_arrow_reader(_BATCH_ROWS)
-                kinds = reader.schema
-            else:
-                nobody = f"SELECT * FROM ({feature_sql(chosen, sources)}) LIMIT 0"
-                kinds = connection.sql(nobody).to_arrow_table().schema
-                reader = _by_bucket(connection, chosen, sources, buckets, folder, report)
-        schema = kinds.with_metadata(metadata_of(chosen, as_of))
-        yield schema, _checked(reader, schema, tables)
-
-
-def _by_bucket(
-    connection: Any,
-    features: Sequence[Feature],
-    sources: Sources,
-    buckets: Buckets,
-    folder: Path,
-    report: Report | None,
-) -> Iterator[pa.RecordBatch]:
-    """The result of the program, one bucket of customers after the other."""
-    buckets.scatter(connection, sources, tuple(_by_source(features, sources)), folder, report)
-    program = feature_sql(features, sources, of=buckets.scope)
-    for number in range(buckets.count):
-        tell(report, number, buckets.count, "computing features")
-        buckets.open(connection, number, folder)
-        yield from connection.sql(program).to_arrow_reader(_BATCH_ROWS)
-    tell(report, buckets.count, buckets.count, "computing features")
+            sources.check(connection)
+            tell(report, 0, 1, "computing features")
+            reader = connection.sql(feature_sql(chosen, sources)).to_arrow_reader(_BATCH_ROWS)
+        schema = reader.schema.with_metadata(metadata_of(chosen, as_of))
+        yield schema, each_once(reader, schema, tables)
 
 
 def metadata_of(features: Sequence[Feature], as_of: date) -> dict[bytes, bytes]:
@@ -153,7 +124,7 @@ def day_after_last_order(tables: Tables) -> date:
         if "orders" not in present:
             raise InputError("tables", found=", ".join(present) or "none", expected="a table orders")
         with reading(tables):
-            Sources.describe(connection, ("orders",), date.max, locale_of(tables))
+            Sources.describe(connection, ("orders",), date.max, locale_of(tables)).check(connection)
             ((last,),) = connection.sql("SELECT max(CAST(ordered_at AS DATE)) FROM raw_orders").fetchall()
     if last is None:
         raise InputError("table orders", found="no order", expected="at least one", fix="Name a date with --as-of.")
@@ -190,25 +161,38 @@ def opened_duckdb(
     time_zone: where days begin; times with another zone are cast to the wall clock there. The connection sees what is
     registered with it and no file: formulas and conditions come from outside.
     """
-    import duckdb
-
-    threads = read_threads(threads)
     with temporary_folder("spill") if spills else nullcontext("") as spill:
-        settings: dict[str, Any] = {"threads": threads, "temp_directory": str(spill), "preserve_insertion_order": False}
-        if memory_limit is not None:
-            settings["memory_limit"] = memory_limit
-        try:
-            connection = duckdb.connect(":memory:", config=settings)
-            connection.execute(f"SET TimeZone = '{time_zone}'")
-            connection.execute("SET enable_progress_bar = false")  # DuckDB would draw on stdout, into our JSON
-            connection.execute("SET enable_external_access = false; SET lock_configuration = true")
-        except (duckdb.Error, TypeError):
-            fix = "DuckDB needs at least 64MB; leave it out to use most of the memory."
-            raise InputError("memory limit", found=repr(memory_limit), expected="a size such as 4GB", fix=fix) from None
+        connection = _new_duckdb(read_threads(threads), memory_limit, time_zone, str(spill))
         try:
             yield connection
         finally:
             connection.close()
+
+
+@cache
+def chunk_duckdb(time_zone: str) -> Any:
+    """The DuckDB of this process for chunks of rows; each chunk asks for a `cursor()` of its own.
+
+    To start a DuckDB takes longer than to check a chunk.
+    """
+    return _new_duckdb(1, None, time_zone, "")
+
+
+def _new_duckdb(threads: int, memory_limit: str | None, time_zone: str, spill: str) -> Any:
+    import duckdb
+
+    settings: dict[str, Any] = {"threads": threads, "temp_directory": spill, "preserve_insertion_order": False}
+    if memory_limit is not None:
+        settings["memory_limit"] = memory_limit
+    try:
+        connection = duckdb.connect(":memory:", config=settings)
+        connection.execute(f"SET GLOBAL TimeZone = '{time_zone}'")  # also for cursors
+        connection.execute("SET enable_progress_bar = false")  # DuckDB would draw on stdout, into our JSON
+        connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+    except (duckdb.Error, TypeError):
+        fix = "DuckDB needs at least 64MB; leave it out to use most of the memory."
+        raise InputError("memory limit", found=repr(memory_limit), expected="a size such as 4GB", fix=fix) from None
+    return connection
 
 
 @contextmanager
@@ -260,33 +244,35 @@ def missing_tables(features: Sequence[Feature], present: Sequence[str]) -> tuple
     return (f"{tables} {verb} missing: {len(lost)} of {len(features)} features are unknown (null) for everybody",)
 
 
-def feature_sql(features: Sequence[Feature], sources: Sources, *, of: Scope | None = None) -> str:
+def feature_sql(features: Sequence[Feature], sources: Sources, *, laid_aside: bool = False) -> str:
     """The whole program: one aggregation per source, joined to the customers, then one formula per feature.
 
-    of: whose rows it reads; None: everybody's, from the tables.
+    laid_aside: the connection has the rows of tables already, as `<table>_rows` and `used_codes`; otherwise they are
+    read from the tables.
     """
-    scope = of or sources.everybody()
-    by_source = _by_source(features, sources)
+    by_source = sources_of(features, sources)
     values = []
     for name in _needed(features):
         measure = MEASURES[name]
         if measure.source == "customers":
-            values.append(f"CAST({sources.age('joined_on', 'c')} AS DOUBLE) AS {name}")
+            values.append(f"CAST(c.age AS DOUBLE) AS {name}")
         elif name in by_source.get(measure.source, ()):
             value = _in_hundredths(measure, f"{measure.source}_m.{name}", sources.minor_per_unit)
             values.append(f"{value if measure.empty is None else f'coalesce({value}, {measure.empty})'} AS {name}")
         else:
             values.append(f"CAST(NULL AS DOUBLE) AS {name}")
     parts = []
+    if not laid_aside:
+        parts = [f"{name}_rows AS NOT MATERIALIZED ({sources.rows(name)})" for name in sources.types]
+        if sources.names_codes:
+            parts.append("used_codes AS (SELECT code_key, max(depth_bp) AS depth_bp FROM codes_rows GROUP BY 1)")
     for source, names in by_source.items():
         aggregates = ",\n         ".join(f"CAST({MEASURES[name].aggregate} AS DOUBLE) AS {name}" for name in names)
-        parts.append(f"{source}_m AS (SELECT customer, {aggregates} FROM ({scope.rows(source)}) GROUP BY customer)")
-    joins = "\n".join(f"LEFT JOIN {source}_m ON {source}_m.customer = {scope.key}" for source in by_source)
+        rows = sources.joined(source)
+        parts.append(f"{source}_m AS (SELECT customer_key, {aggregates} FROM ({rows}) GROUP BY customer_key)")
+    joins = "\n".join(f"LEFT JOIN {source}_m ON {source}_m.customer_key = c.customer_key" for source in by_source)
     formulas = ",\n       ".join(f"{_value(feature)} AS {feature.name}" for feature in features)
-    parts.append(
-        f"""measured AS (SELECT {scope.customer_id} AS customer_id, {", ".join(values)} FROM {scope.people} {joins}
-         WHERE {sources.within("joined_on", days=None, alias="c")})"""
-    )
+    parts.append(f"measured AS (SELECT c.customer_id, {', '.join(values)} FROM customers_rows c {joins})")
     return f"WITH {', '.join(parts)}\nSELECT customer_id, {formulas} FROM measured ORDER BY customer_id"
 
 
@@ -295,7 +281,7 @@ def _needed(features: Sequence[Feature]) -> list[str]:
     return list(dict.fromkeys(name for feature in features for name in feature.measures))
 
 
-def _by_source(features: Sequence[Feature], sources: Sources) -> dict[str, list[str]]:
+def sources_of(features: Sequence[Feature], sources: Sources) -> dict[str, list[str]]:
     """Source → the measures of it that can be known."""
     found: dict[str, list[str]] = {}
     for name in _needed(features):
@@ -325,7 +311,7 @@ def _value(feature: Feature) -> str:
     return value if feature in FEATURES else f"CASE WHEN isfinite({value}) THEN {value} END"
 
 
-def _checked(reader: Any, schema: pa.Schema, tables: Tables) -> Iterator[pa.RecordBatch]:
+def each_once(reader: Any, schema: pa.Schema, tables: Tables) -> Iterator[pa.RecordBatch]:
     """The batches, after making sure that every customer has an id and appears once."""
     import pyarrow.compute as pc
 

@@ -225,3 +225,25 @@ def context_rows(
                 value = min(max(value, -CONTEXT_LIMIT), CONTEXT_LIMIT)
                 out[start + lane, place] = np.rint(value * GRID) / GRID + 0.0 if known else 0.0
     return infinite
+
+
+@njit(nogil=True, cache=True)
+def ranges_of_texts(
+    starts: Integers, text: NDArray[np.uint8], bound_starts: Integers, bounds: NDArray[np.uint8], out: NDArray[np.int32]
+) -> None:
+    """How many of the sorted bounds are at most each text, by their bytes; text n is `text[starts[n] : starts[n + 1]]`,
+    and bounds lie in memory alike."""
+    for row in range(out.size):
+        first, length = starts[row], starts[row + 1] - starts[row]
+        low, high = 0, bound_starts.size - 1
+        while low < high:
+            middle = (low + high) // 2
+            at, size = bound_starts[middle], bound_starts[middle + 1] - bound_starts[middle]
+            place, shorter = 0, min(size, length)
+            while place < shorter and bounds[at + place] == text[first + place]:
+                place += 1
+            if size <= length if place == shorter else bounds[at + place] < text[first + place]:
+                low = middle + 1
+            else:
+                high = middle
+        out[row] = low

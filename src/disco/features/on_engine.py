@@ -1,41 +1,70 @@
-"""Features of a shop whose tables an engine holds: the program of `builder`, one bucket of customers at a time,
-wherever the engine runs it.
+"""Features of many customers: the program of `builder`, one bucket of customers at a time, wherever an engine runs it.
 
-A bucket is a range of consecutive customers by id. Each row travels to the bucket of its customer: orders, codes and
-rows of the site by their own column, refunds by that of their order. A code also travels to the customers whose orders
-name it. A row may be in more buckets than one, never twice in the same one; the program drops what is not of its
-customers. So the features of a bucket have the same bits as those of one program over all rows.
+A bucket is a range of consecutive customers by id. Every table is read a chunk at a time. A chunk's rows are checked,
+made as small as the program needs them, and laid aside for the bucket of their customer. Orders, codes and rows of the
+site know their customer. Refunds know their order alone, so they first meet, by a hash of the order's id, a list of who
+made which order. Orders need the depth of their code, which may have been sent to somebody else: codes and the orders
+that name them meet in the same way, and each bucket gets one row per code that its orders name.
+
+A row may reach a bucket that has nothing to do with it, because two ids have one hash. The program joins by the ids
+themselves, so the features of a bucket have the same bits as those of one program over all rows.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from disco.features.builder import feature_batches, refuse_rows
+from disco.features.builder import (
+    chunk_duckdb,
+    connected,
+    each_once,
+    feature_batches,
+    feature_sql,
+    metadata_of,
+    opened_duckdb,
+    reading,
+    refuse_rows,
+)
 from disco.features.catalogue import TABLES, Feature, choose
-from disco.features.sample import Counted, CustomerSample
-from disco.features.snapshot import with_snapshot
+from disco.features.kernel import ranges_of_texts
+from disco.features.rows import table_matrix
+from disco.features.snapshot import Snapshot, feature_names_of, with_snapshot
+from disco.features.sources import Sources
+from disco.records.arrays import Integers, Keys
 from disco.records.errors import InputError, TableError
-from disco.records.identity import buckets_of, customer_keys
+from disco.records.identity import customer_keys
 from disco.records.locale import Locale
 from disco.records.ports import ChunkedTable, TableEngine, Tables, locale_of
 from disco.records.private import temporary_folder
 from disco.records.progress import Report, tell
-from disco.records.validation import mixed_ids, readable
+from disco.records.validation import mixed_ids, readable, with_columns
 
-_BUCKET_CUSTOMERS = 32_768
+BUCKET_CUSTOMERS = 65_536  # their rows of a year take some hundred megabytes
+MOST_CUSTOMERS = 2_000_000  # to train on: a network has some thousand weights
+SAMPLED_KEY = b"disco.sampled"  # metadata of features: how many customers there were before some were taken
+_STREAMING_BYTES, _LEAST_BYTES = 3 << 30, 256 << 20
 _LEAST_BUCKETS = 4
 _SAMPLE = 1 << 15  # customers by whose ids the ranges are chosen
-_HOME = "home"
 _BUCKET = pa.field("bucket", pa.int32())
+_KEY, _HOME = pa.field("key", pa.int64()), pa.field("home", pa.int32())
+
+
+def streaming_memory() -> str:
+    """The memory that DuckDB gets for the tables of a shop, as it writes sizes: 3 GB, or half of what the machine has.
+
+    Beyond it rows spill to the temporary folder. A larger limit is hardly faster.
+    """
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return f"{max(min(_STREAMING_BYTES, available // 2), _LEAST_BYTES) >> 20}MiB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,33 +88,47 @@ def batches_by(
     *,
     as_of: date,
     features: Sequence[Feature | str] | None = None,
+    bucket_customers: int = BUCKET_CUSTOMERS,
+    threads: int | None = None,
+    memory_limit: str | None = None,
     check: Callable[[Mapping[str, int]], None] | None = None,
     report: Report | None = None,
-    **local: Any,
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """As `builder.feature_batches`, with the same rows in the same order, computed by an engine.
+    """As `builder.feature_batches`, with the same rows in the same order, in buckets of about so many customers.
 
-    engine: None is DuckDB on this machine, to which `local` settings apply.
+    engine: holds the rows of buckets and computes features. One program computes those of a shop that fits into a
+    bucket, where the engine runs in this process, and those of any shop without an engine. threads: of this
+    program. memory_limit: of DuckDB, for this program or for each bucket.
     """
-    if engine is None:
-        with feature_batches(tables, as_of=as_of, features=features, check=check, report=report, **local) as found:
-            yield found
+    if engine is None or (engine.in_process and _customers(tables) <= bucket_customers):
+        with feature_batches(
+            tables,
+            as_of=as_of,
+            features=features,
+            threads=threads,
+            memory_limit=memory_limit,
+            check=check,
+            report=report,
+        ) as whole:
+            yield whole
         return
-    with feature_chunks(engine, tables, as_of=as_of, features=features, check=check, report=report) as (schema, chunks):
-        yield schema, _in_order(chunks, schema, tables)
+    with feature_chunks(
+        engine,
+        tables,
+        as_of=as_of,
+        features=features,
+        bucket_customers=bucket_customers,
+        memory_limit=memory_limit,
+        check=check,
+        report=report,
+    ) as (schema, chunks):
+        total = _customers(tables) if engine.in_process else None
+        yield schema, _in_order(engine, chunks, schema, tables, report=report, customers=total)
 
 
-@contextmanager
-def sampled_batches(
-    engine: TableEngine, tables: Tables, *, as_of: date, features: Sequence[Feature], most: int
-) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """As `batches_by`, of about `most` customers (`sample`); the schema carries the snapshot of all of them."""
-    with feature_chunks(engine, tables, as_of=as_of, features=features) as (schema, chunks), chunks.kept() as kept:
-        with _located(tables):
-            counted = kept.fold(Counted.of, Counted.__add__)
-        sample = CustomerSample(counted.customers, most)
-        whole = sample.named(with_snapshot(schema, counted.snapshot))
-        yield whole, _in_order(kept.transform(sample, kept.schema), whole, tables)
+def _customers(tables: Tables) -> int:
+    """How many there are; 0 without a table of them, which is refused later."""
+    return _rows(tables.scan("customers")) if "customers" in tables.names() else 0
 
 
 @contextmanager
@@ -95,38 +138,63 @@ def feature_chunks(
     *,
     as_of: date,
     features: Sequence[Feature | str] | None = None,
+    bucket_customers: int = BUCKET_CUSTOMERS,
+    memory_limit: str | None = None,
     check: Callable[[Mapping[str, int]], None] | None = None,
     report: Report | None = None,
 ) -> Iterator[tuple[pa.Schema, ChunkedTable]]:
     """The features of every customer as a table of the engine, in no particular order; and their schema, with metadata.
 
-    Nothing is computed before the table is asked for, except which ids there are.
+    The tables are read before this returns, or when the engine is asked for the features, as it likes.
     """
     chosen, locale = choose(features), locale_of(tables)
+    tell(report, 0, None, "opening the tables")
     present = tuple(name for name in TABLES if name in tables.names())
     if "customers" not in present:
         raise InputError("tables", found=", ".join(present) or "none", expected="a table customers")
     scans = {name: tables.scan(name) for name in present}
     if check is not None:
         check({name: _rows(scan) for name, scan in scans.items()})
-    raw = {name: _held(engine, name, scan, locale) for name, scan in scans.items()}
-    if problems := mixed_ids({name: table.schema for name, table in raw.items()}):
+    held = {name: _Held.of(engine, name, scan, locale) for name, scan in scans.items()}
+    schemas = {name: table.rows().schema for name, table in held.items()}
+    if problems := mixed_ids(schemas):
         raise TableError("The tables cannot be used together:", problems)
-    function = BucketFeatures(as_of, chosen, locale)
-    schema = function.schema({name: table.schema for name, table in raw.items()})
-    tell(report, 0, None, "reading customers")
-    ranges = IdRanges.of_customers(raw["customers"])
-    tell(report, 0, None, "computing features")
+    nobody = InMemoryTables({name: schema.empty_table() for name, schema in schemas.items()}, locale)
+    with connected(nobody, threads=1) as (connection, _):
+        sources = Sources.describe(connection, present, as_of, locale)
     with ExitStack() as stack:
-        sent = _by_customer(engine, raw, ranges, stack)
-        yield schema, stack.enter_context(engine.by_bucket(sent, function, schema.remove_metadata()))
+        with _located(tables):
+            tell(report, 0, None, "reading customers")
+            ranges = IdRanges.of_customers(held["customers"].rows(["customer_id"]), bucket_customers)
+            tell(report, 0, None, "reading the tables")
+            rows = _by_customer(engine, held, sources, ranges, stack)
+            program = BucketFeatures(chosen, sources, memory_limit)
+            schema = program.schema({name: table.schema for name, table in rows.items()})
+            chunks = stack.enter_context(engine.by_bucket(rows, program, schema.remove_metadata()))
+        yield schema, chunks
 
 
-def _held(engine: TableEngine, name: str, scan: Any, locale: Locale) -> ChunkedTable:
-    """A table as the program can read it, by the engine; its columns are checked first."""
-    if isinstance(scan, pa.Table | pads.Dataset):
-        return engine.table(readable(name, scan, locale=locale))
-    return scan.transform(Readable(name, locale), readable(name, scan.schema.empty_table(), locale=locale).schema)  # type: ignore[no-any-return]
+@dataclass(frozen=True, slots=True, eq=False)
+class _Held:
+    """A table as the program can read it, by an engine."""
+
+    engine: TableEngine
+    source: Any
+    """An Arrow table or dataset, or what the engine holds already."""
+
+    @classmethod
+    def of(cls, engine: TableEngine, name: str, scan: Any, locale: Locale) -> "_Held":
+        """The columns are checked first."""
+        if isinstance(scan, pa.Table | pads.Dataset):
+            return cls(engine, readable(name, scan, locale=locale))
+        schema = readable(name, scan.schema.empty_table(), locale=locale).schema
+        return cls(engine, scan.transform(Readable(name, locale), schema))
+
+    def rows(self, columns: Sequence[str] | None = None) -> ChunkedTable:
+        """All columns, or those that are needed; files are not read beyond them."""
+        if not isinstance(self.source, pa.Table | pads.Dataset):
+            return self.source  # type: ignore[no-any-return]
+        return self.engine.table(self.source if columns is None else with_columns(self.source, columns))
 
 
 def _rows(scan: Any) -> int:
@@ -136,49 +204,87 @@ def _rows(scan: Any) -> int:
 
 
 def _by_customer(
-    engine: TableEngine, raw: Mapping[str, ChunkedTable], ranges: "IdRanges", stack: ExitStack
+    engine: TableEngine, held: Mapping[str, _Held], sources: Sources, ranges: "IdRanges", stack: ExitStack
 ) -> dict[str, ChunkedTable]:
-    """Each table with the bucket of its rows."""
-    sent = {}
-    for name, table in raw.items():
-        schema = table.schema.append(_BUCKET)
-        if name == "returns":
-            key, own = "order_id", None
-        elif name == "codes":
-            key, own = "code_id", "customer_id"
-        else:
-            sent[name] = table.transform(Numbered(ranges, "customer_id"), schema)
-            continue
-        joined = {"rows": table.transform(ByKey(key, ranges.count), schema)}
-        column = "order_id" if name == "returns" else "code"
-        if "orders" in raw and column in raw["orders"].schema.names:
-            links = pa.schema([("key", pa.large_string()), (_HOME, pa.int32()), _BUCKET])
-            joined["links"] = raw["orders"].transform(Links(ranges, column), links)
-        sent[name] = stack.enter_context(engine.by_bucket(joined, Related(ranges, key, own), schema))
-    return sent
+    """What the program reads (`Sources.joined`), each row with the bucket that needs it."""
+
+    def checked(name: str) -> ChunkedTable:
+        table, function = held[name].rows(), CheckedRows(sources, name, ranges)
+        return table.transform(function, function.schema(table.schema))
+
+    def links(column: str) -> ChunkedTable:
+        orders = held["orders"].rows(["customer_id", column])
+        return orders.transform(Links(ranges, column), pa.schema([_KEY, _HOME, _BUCKET]))
+
+    found = {f"{name}_rows": checked(name) for name in held}
+    if "returns" in held and "orders" in held:
+        returns = found["returns_rows"]
+        joined = {"rows": returns, "links": links("order_id")}
+        found["returns_rows"] = stack.enter_context(
+            engine.by_bucket(joined, RelatedRows(), _without_key(returns.schema))
+        )
+    if sources.names_codes:
+        table, depths = held["codes"].rows(["code_id", "depth", "sent_at"]), CodeDepths(sources, ranges.count)
+        codes = table.transform(depths, depths.schema(table.schema))
+        joined = {"rows": codes, "links": links("code")}
+        found["used_codes"] = stack.enter_context(engine.by_bucket(joined, UsedCodes(), _without_key(codes.schema)))
+    return found
 
 
-def _in_order(chunks: ChunkedTable, schema: pa.Schema, tables: Tables) -> Iterator[pa.RecordBatch]:
-    """The batches in the order of ids: each is of one bucket and in order, so the first id of each says where it is."""
+def _without_key(schema: pa.Schema) -> pa.Schema:
+    return schema.remove(schema.get_field_index(_KEY.name))
+
+
+def _in_order(
+    engine: TableEngine,
+    chunks: ChunkedTable,
+    schema: pa.Schema,
+    tables: Tables,
+    *,
+    report: Report | None = None,
+    customers: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The batches in the order of ids: each is of one bucket and in order, so the first id of each says where it is.
+
+    An engine in this process gives them in the order of buckets; those of others wait in files.
+    """
+    batches = _reported(chunks.batches(), tables, report, customers)
+    if engine.in_process:
+        yield from (batch.cast(schema) for batch in batches)
+        return
     with temporary_folder("features") as folder:
-        found: list[tuple[Any, Path]] = []
-        with _located(tables):
-            for number, batch in enumerate(chunks.batches()):
-                if batch.num_rows:
-                    path = folder / f"{number}.arrow"
-                    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
-                        writer.write_batch(batch)
-                    found.append((batch.column(0)[0].as_py(), path))
-        for _, path in sorted(found):
+        waiting: list[tuple[Any, Path]] = []
+        for number, batch in enumerate(batches):
+            path = folder / f"{number}.arrow"
+            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+                writer.write_batch(batch)
+            waiting.append((batch.column(0)[0].as_py(), path))
+        for _, path in sorted(waiting):
             with pa.memory_map(str(path)) as content, pa.ipc.open_file(content) as reader:
                 for batch in reader.read_all().to_batches():
                     yield batch.cast(schema)
             path.unlink()
 
 
+def _reported(
+    batches: Iterator[pa.RecordBatch], tables: Tables, report: Report | None, customers: int | None
+) -> Iterator[pa.RecordBatch]:
+    """The batches with rows; the report is told how many of the customers they have so far."""
+    done = 0
+    while True:
+        tell(report, done, customers, "computing features")
+        with _located(tables):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        if batch.num_rows:
+            done += batch.num_rows
+            yield batch
+
+
 @contextmanager
 def _located(tables: Tables) -> Iterator[None]:
-    """Rows that break a rule of their table are named by their place in the table, not by that in a bucket."""
+    """Rows that break a rule of their table are named by their place in the table, not by that in a chunk."""
     try:
         yield
     except TableError:
@@ -188,7 +294,7 @@ def _located(tables: Tables) -> Iterator[None]:
         raise
 
 
-# ---- pure functions of a chunk or of a bucket ------------------------------------------------------------------------
+# ---- pure functions of a chunk ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,11 +316,11 @@ class IdRanges:
     """The first id of each bucket after the first, increasing."""
 
     @classmethod
-    def of_customers(cls, customers: ChunkedTable) -> "IdRanges":
+    def of_customers(cls, customers: ChunkedTable, bucket_customers: int = BUCKET_CUSTOMERS) -> "IdRanges":
         """Ranges of about as many customers each, by a sample of ids that depends on the ids alone."""
         rows, _, ids = customers.fold(_sampled, _smaller_sample)
         sample = sorted(set(ids))
-        count = min(max(_LEAST_BUCKETS, -(-rows // _BUCKET_CUSTOMERS)), len(sample))
+        count = min(max(_LEAST_BUCKETS, -(-rows // bucket_customers)), len(sample))
         return cls(tuple(sample[place * len(sample) // count] for place in range(1, count)))
 
     @property
@@ -222,16 +328,25 @@ class IdRanges:
         """Of buckets."""
         return len(self.bounds) + 1
 
-    def number(self, ids: pa.ChunkedArray) -> pa.Array:
+    def number(self, ids: Any) -> pa.Array:
         """(n,) int32: the bucket of each id; 0 where there is none."""
+        numbers = np.zeros(len(ids), np.int32)
         if not self.bounds:
-            return pa.array(np.zeros(len(ids), np.int32))
-        coded = pc.fill_null(_plain(ids), 0 if isinstance(self.bounds[0], int) else "").dictionary_encode()
-        coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
-        kind = np.int64 if isinstance(self.bounds[0], int) else object
-        bounds, values = np.array(self.bounds, kind), np.array(coded.dictionary.to_pylist(), kind)
-        numbers = np.searchsorted(bounds, values, side="right").astype(np.int32)
-        return pa.array(numbers[coded.indices.to_numpy()])
+            return pa.array(numbers)
+        if isinstance(self.bounds[0], int):
+            values = pc.fill_null(_plain(ids), 0).to_numpy()
+            numbers[:] = np.searchsorted(np.array(self.bounds, np.int64), values, side="right")
+        else:
+            ranges_of_texts(*_bytes(_text(ids)), *_bytes(pa.array(self.bounds, pa.large_string())), numbers)
+        return pa.array(numbers)
+
+
+def _bytes(texts: Any) -> tuple[Integers, Any]:
+    """Where each text of a column begins, and all bytes."""
+    column = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    _, starts, letters = column.buffers()
+    begin = np.frombuffer(starts, np.int64, len(column) + 1, column.offset * 8)
+    return begin, np.frombuffer(letters or b"", np.uint8)
 
 
 def _plain(ids: Any) -> Any:
@@ -246,99 +361,225 @@ def _text(ids: Any) -> Any:
     return pc.fill_null(_plain(ids).cast(pa.large_string()), "")
 
 
-def _sampled(chunk: pa.Table) -> tuple[int, Any, list[Any]]:
+_IdSample: TypeAlias = tuple[int, Keys, list[Any]]  # rows, and the smallest hashes with their ids
+
+
+def _sampled(chunk: pa.Table) -> _IdSample:
     """Rows, and the ids whose hashes are the smallest."""
     ids = _plain(chunk["customer_id"]).drop_null()
-    return _smallest(chunk.num_rows, customer_keys(ids), np.array(ids.to_pylist(), object))
+    keys = customer_keys(ids)
+    smallest = np.argsort(keys, kind="stable")[:_SAMPLE]
+    return chunk.num_rows, keys[smallest], ids.take(pa.array(smallest)).to_pylist()
 
 
-def _smaller_sample(one: tuple[int, Any, list[Any]], other: tuple[int, Any, list[Any]]) -> tuple[int, Any, list[Any]]:
-    ids = np.array([*one[2], *other[2]], object)
-    return _smallest(one[0] + other[0], np.concatenate((one[1], other[1])), ids)
+def _smaller_sample(
+    one: tuple[int, Keys, list[Any]], other: tuple[int, Keys, list[Any]]
+) -> tuple[int, Keys, list[Any]]:
+    keys, ids = np.concatenate((one[1], other[1])), np.array([*one[2], *other[2]], object)
+    smallest = np.argsort(keys, kind="stable")[:_SAMPLE]
+    return one[0] + other[0], keys[smallest], ids[smallest].tolist()
 
 
-def _smallest(rows: int, keys: Any, ids: Any) -> tuple[int, Any, list[Any]]:
-    kept = np.argsort(keys, kind="stable")[:_SAMPLE]
-    return rows, keys[kept], ids[kept].tolist()
+def _selected(sources: Sources, table: str, chunk: pa.Table, query: str) -> pa.Table:
+    """The result of a query over a chunk of a table."""
+    with (
+        reading(InMemoryTables({table: chunk}, sources.locale)),
+        chunk_duckdb(sources.locale.time_zone).cursor() as duckdb,
+    ):
+        duckdb.register(f"raw_{table}", chunk)
+        return duckdb.sql(query).to_arrow_table()
+
+
+def _keyed(rows: pa.Table, column: str, buckets: int) -> pa.Table:
+    """Rows with a hash of a column, and a bucket by this hash: there they meet the orders that name them."""
+    keys = customer_keys(_text(rows[column]))
+    numbers = (keys % np.uint64(buckets)).astype(np.int32)
+    return rows.append_column(_KEY, pa.array(keys.view(np.int64))).append_column(_BUCKET, pa.array(numbers))
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
-    """A chunk with the bucket of the customer in a column."""
+class CheckedRows:
+    """A chunk's rows as the program reads them, with the bucket of their customer; refunds with that of their order.
 
+    A row that breaks a rule of its table is a TableError.
+    """
+
+    sources: Sources
+    table: str
     ranges: IdRanges
-    column: str
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
-        return chunk.append_column(_BUCKET, self.ranges.number(chunk[self.column]))
+        rows = _selected(self.sources, self.table, chunk, self.sources.checked_rows(self.table))
+        if self.table == "returns":
+            return _keyed(rows, "order_key", self.ranges.count)
+        return rows.append_column(_BUCKET, self.ranges.number(rows["customer_key"]))
+
+    def schema(self, chunk: pa.Schema) -> pa.Schema:
+        """Of the result."""
+        return self(chunk.empty_table()).schema
 
 
 @dataclass(frozen=True, slots=True)
-class ByKey:
-    """A chunk with a bucket that is a hash of a column: there a row meets the orders that name it."""
+class CodeDepths:
+    """A chunk of codes: the depth of each, with the bucket where it meets the orders that name it."""
 
-    column: str
+    sources: Sources
     buckets: int
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
-        return chunk.append_column(_BUCKET, buckets_of(_text(chunk[self.column]), self.buckets))
+        return _keyed(_selected(self.sources, "codes", chunk, self.sources.code_depths()), "code_key", self.buckets)
+
+    def schema(self, chunk: pa.Schema) -> pa.Schema:
+        """Of the result."""
+        return self(chunk.empty_table()).schema
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Of orders: who is concerned by the rows of another table that have this key."""
+    """Of orders: which bucket of customers is concerned by the rows of another table that have this key."""
 
     ranges: IdRanges
     column: str
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
         named = chunk.filter(pc.is_valid(chunk[self.column]))
-        keys = _text(named[self.column])
-        homes = self.ranges.number(named["customer_id"])
-        pairs = pa.table({"key": keys, _HOME: homes}).group_by(["key", _HOME], use_threads=False).aggregate([])
-        return pairs.append_column(_BUCKET, buckets_of(pairs["key"], self.ranges.count))
+        homes = pa.table([self.ranges.number(named["customer_id"])], schema=pa.schema([_HOME]))
+        linked = _keyed(named.select([self.column]), self.column, self.ranges.count)
+        return linked.select([_KEY.name]).append_column(_HOME, homes[0]).append_column(_BUCKET, linked[_BUCKET.name])
+
+
+# ---- pure functions of a bucket --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Related:
-    """The rows of a table, each once for every bucket of customers whom it concerns, and at least once."""
-
-    ranges: IdRanges
-    key: str
-    own: str | None
-    """A column with the row's own customer."""
+class RelatedRows:
+    """The rows of a table, each once for every bucket of customers whom it concerns."""
 
     def __call__(self, tables: Mapping[str, pa.Table]) -> pa.Table:
-        rows = tables["rows"].combine_chunks()
-        numbers = pa.array(np.arange(rows.num_rows, dtype=np.int64))
-        first = pa.array(np.zeros(rows.num_rows, np.int32)) if self.own is None else self.ranges.number(rows[self.own])
-        pairs = pa.table({"row": numbers, _HOME: first})
-        if "links" in tables:
-            links = tables["links"].group_by(["key", _HOME], use_threads=False).aggregate([])
-            keys = pa.table({"key": _text(rows[self.key]), "row": numbers})
-            linked = keys.join(links, "key", join_type="inner", use_threads=False).select(["row", _HOME])
-            if self.own is None:  # a row without a known customer stays where it is, so that its rules are checked
-                alone = np.isin(numbers.to_numpy(), linked["row"].to_numpy(), invert=True)
-                pairs = pairs.filter(pa.array(alone))
-            pairs = pa.concat_tables([pairs, linked]).group_by(["row", _HOME], use_threads=False).aggregate([])
-        return rows.take(pairs["row"]).append_column(_BUCKET, pairs[_HOME])
+        rows = tables["rows"]
+        places, homes = _meetings(rows, tables["links"])
+        return rows.drop_columns([_KEY.name]).take(places).append_column(_BUCKET, homes)
+
+
+@dataclass(frozen=True, slots=True)
+class UsedCodes:
+    """One row per code and bucket of customers whose orders name it, with the largest depth that the code has."""
+
+    def __call__(self, tables: Mapping[str, pa.Table]) -> pa.Table:
+        rows, links = tables["rows"], tables["links"]
+        named = rows.filter(pc.is_in(rows[_KEY.name], value_set=links[_KEY.name].combine_chunks()))
+        depths = named.group_by(["code_key", _KEY.name], use_threads=False).aggregate([("depth_bp", "max")])
+        depths = depths.rename_columns(["code_key", _KEY.name, "depth_bp"])
+        places, homes = _meetings(depths, links)
+        return depths.select(["code_key", "depth_bp"]).take(places).append_column(_BUCKET, homes)
+
+
+def _meetings(rows: pa.Table, links: pa.Table) -> tuple[pa.Array, pa.Array]:
+    """Pairs of a row's place and a home whose key is the row's, each once."""
+    named = links.filter(pc.is_in(links[_KEY.name], value_set=rows[_KEY.name].combine_chunks()))
+    keys, numbers = np.unique(named[_KEY.name].to_numpy(), return_inverse=True)
+    # each key and home once, so that a key of many orders does not multiply its rows
+    pairs = np.unique((numbers << 32) + named[_HOME.name].to_numpy())
+    order = np.argsort(rows[_KEY.name].to_numpy())
+    ends = np.searchsorted(rows[_KEY.name].to_numpy()[order], keys, side="right")
+    starts = np.searchsorted(rows[_KEY.name].to_numpy()[order], keys, side="left")
+    first, counts = starts[pairs >> 32], (ends - starts)[pairs >> 32]
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    homes = np.repeat((pairs & 0xFFFFFFFF).astype(np.int32), counts)
+    return pa.array(order[np.repeat(first, counts) + within]), pa.array(homes)
 
 
 @dataclass(frozen=True, slots=True)
 class BucketFeatures:
     """The program over the rows of one bucket, on one thread."""
 
-    as_of: date
     features: tuple[Feature, ...]
-    locale: Locale
+    sources: Sources
+    memory_limit: str | None = None
 
     def __call__(self, tables: Mapping[str, pa.Table]) -> pa.Table:
-        source = InMemoryTables(tables, self.locale)
-        with feature_batches(source, as_of=self.as_of, features=self.features, threads=1) as (schema, batches):
-            return pa.Table.from_batches(batches, schema).replace_schema_metadata(None)
+        locale = self.sources.locale
+        with (
+            opened_duckdb(threads=1, memory_limit=self.memory_limit, time_zone=locale.time_zone) as duckdb,
+            reading(InMemoryTables(tables, locale)),
+        ):
+            for name, rows in tables.items():
+                duckdb.register(name, rows)
+            reader = duckdb.sql(feature_sql(self.features, self.sources, laid_aside=True)).to_arrow_reader()
+            batches = each_once(reader, reader.schema, InMemoryTables(tables, locale))
+            return pa.Table.from_batches(batches, reader.schema).combine_chunks()
 
     def schema(self, tables: Mapping[str, pa.Schema]) -> pa.Schema:
-        """Of the result, with metadata."""
-        nobody = InMemoryTables({name: schema.empty_table() for name, schema in tables.items()}, self.locale)
-        with feature_batches(nobody, as_of=self.as_of, features=self.features, threads=1) as (schema, _):
-            return schema
+        """Of the result, with metadata. tables: the schemas of what it reads."""
+        nobody = {name: _without_bucket(schema).empty_table() for name, schema in tables.items()}
+        return self(nobody).schema.with_metadata(metadata_of(self.features, self.sources.as_of))
+
+
+def _without_bucket(schema: pa.Schema) -> pa.Schema:
+    return schema.remove(schema.get_field_index(_BUCKET.name))
+
+
+# ---- customers to train on, where a shop has very many ---------------------------------------------------------------
+
+
+@contextmanager
+def sampled_batches(
+    engine: TableEngine, tables: Tables, *, as_of: date, features: Sequence[Feature], most: int
+) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """As `batches_by`, of about `most` customers; the schema carries the snapshot of all of them."""
+    with feature_chunks(engine, tables, as_of=as_of, features=features) as (schema, chunks), chunks.kept() as kept:
+        with _located(tables):
+            counted = kept.fold(Counted.of, Counted.__add__)
+        sample = CustomerSample(counted.customers, most)
+        whole = sample.named(with_snapshot(schema, counted.snapshot))
+        yield whole, _in_order(engine, kept.transform(sample, kept.schema), whole, tables)
+
+
+@dataclass(frozen=True, slots=True)
+class CustomerSample:
+    """About `most` of so many customers, those whose ids have the smallest hashes; a chunk function.
+
+    Who is taken depends on the ids and on how many customers there are, so every engine takes the same ones.
+    """
+
+    customers: int
+    most: int
+
+    @property
+    def is_everybody(self) -> bool:
+        return self.customers <= self.most
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        """Those of the rows that are taken."""
+        if self.is_everybody:
+            return rows
+        bound = np.uint64((self.most << 64) // self.customers)
+        return rows.filter(pa.array(customer_keys(rows["customer_id"]) < bound))
+
+    def of_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from self(pa.Table.from_batches([batch])).to_batches()
+
+    def named(self, schema: pa.Schema) -> pa.Schema:
+        """The schema of features of whom these are taken, which says so."""
+        return schema.with_metadata({**(schema.metadata or {}), SAMPLED_KEY: str(self.customers).encode()})
+
+
+def is_sampled(schema: pa.Schema) -> bool:
+    return SAMPLED_KEY in (schema.metadata or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Customers and their snapshot, which add up over chunks."""
+
+    customers: int
+    snapshot: Snapshot
+
+    @classmethod
+    def of(cls, features: pa.Table) -> "Counted":
+        names = feature_names_of(features.schema)
+        return cls(features.num_rows, Snapshot.of(table_matrix(features, names), names))
+
+    def __add__(self, other: "Counted") -> "Counted":
+        return Counted(self.customers + other.customers, self.snapshot + other.snapshot)

@@ -3,7 +3,7 @@
 A query that meets a row which breaks a rule stops with `REFUSED` and the table; `builder.reading` then says which rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
@@ -38,19 +38,6 @@ _COUNTS = tuple(column.name for column in SCHEMAS["site"].columns if column.kind
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """What the program of features reads: all customers from the tables, or those of a bucket."""
-
-    people: str
-    """FROM of the customers, as `c`."""
-    customer_id: str
-    key: str
-    """Of `c`: what `customer` of the rows is compared with."""
-    rows: Callable[[str], str]
-    """Source → SELECT of its rows, as `Sources.rows` gives them."""
-
-
-@dataclass(frozen=True, slots=True)
 class Sources:
     """SQL for each table's rows as of a date; `types` is table → column → DuckDB type of the tables present."""
 
@@ -60,39 +47,45 @@ class Sources:
 
     @classmethod
     def describe(cls, connection: Any, present: tuple[str, ...], as_of: date, locale: Locale = POUNDS_UTC) -> "Sources":
-        """Read the types of the registered tables `raw_<name>`, and make sure that no row breaks a rule.
-
-        Every row dated before `as_of` is looked at, not only those of the year: a table has the same verdict here as
-        from `validate`. Of later rows only the dates are: nothing that happens later can change a result.
-        """
+        """Read the types of the registered tables `raw_<name>`."""
         if not isinstance(as_of, date) or isinstance(as_of, datetime) or as_of < FIRST_DAY:
             expected = f"a date (midnight, {locale.time_zone}) from {FIRST_DAY.year} on"
             raise InputError("as-of date", found=repr(as_of), expected=expected)
         types = {}
         for table in present:
             types[table] = {row[0]: row[1] for row in connection.execute(f"DESCRIBE raw_{table}").fetchall()}
-        sources = cls(types, as_of, locale)
-        for table in present:
-            dates = [column.name for column in SCHEMAS[table].columns if column.before_as_of]
-            undated = " OR ".join(sources._broken(table, name, "t", with_row=False) for name in dates)
-            broken = " OR ".join(sources._broken(table, column.name, "t") for column in SCHEMAS[table].columns)
-            bad = f"{undated} OR ({sources.within(dates[0], days=None)} AND ({broken}))"
-            connection.execute(f"SELECT {_refuse(table)} FROM raw_{table} t WHERE {bad} LIMIT 1").fetchall()
-        return sources
+        return cls(types, as_of, locale)
 
-    def cell(self, table: str, column: str, alias: str = "t", *, beside: tuple[str, ...] = ()) -> str:
-        """A column as its canonical value (money in minor units, depths in 1/10000); a bad cell ends the query.
+    def check(self, connection: Any) -> None:
+        """Make sure that no row of the tables breaks a rule; the first table with such a row is named.
 
-        `beside` names columns that no measure uses and whose bad cells end the query too.
+        Every row dated before `as_of` is looked at, not only those of the year: a table has the same verdict here as
+        from `validate`. Of later rows only the dates are: nothing that happens later can change a result.
         """
-        x, declared = self._raw(table, column, alias), SCHEMAS[table].column(column)
-        value = {
+        for table in self.types:
+            connection.execute(
+                f"SELECT {_refuse(table)} FROM raw_{table} t WHERE {self._bad(table)} LIMIT 1"
+            ).fetchall()
+
+    def _bad(self, table: str) -> str:
+        """A condition that holds for the rows that `check` refuses."""
+        undated = " OR ".join(self._broken(table, name, "t", with_row=False) for name in _dates(table))
+        broken = " OR ".join(self._broken(table, column.name, "t") for column in SCHEMAS[table].columns)
+        return f"{undated} OR ({self.before(table)} AND ({broken}))"
+
+    def cell(self, table: str, column: str, alias: str = "t") -> str:
+        """As `value`; a bad cell ends the query."""
+        broken = self._broken(table, column, alias)
+        return f"(CASE WHEN {broken} THEN {_refuse(table)} ELSE {self.value(table, column, alias)} END)"
+
+    def value(self, table: str, column: str, alias: str = "t") -> str:
+        """A column as its canonical value: money in minor units, depths in 1/10000. Its cells are checked elsewhere."""
+        x = self._raw(table, column, alias)
+        return {
             Kind.MONEY: f"CAST({self._minor(table, column, alias)} AS BIGINT)",
-            Kind.DEPTH: f"CAST(round_even(CAST({x} AS DOUBLE) * 10000, 0) AS BIGINT)",
+            Kind.DEPTH: f"CAST(round_even(CAST({x} AS DOUBLE) * 10000, 0) AS INTEGER)",
             Kind.COUNT: f"CAST({x} AS BIGINT)",
-        }.get(declared.kind, x)
-        broken = " OR ".join(self._broken(table, name, alias) for name in (column, *beside))
-        return f"(CASE WHEN {broken} THEN {_refuse(table)} ELSE {value} END)"
+        }.get(SCHEMAS[table].column(column).kind, x)
 
     def _broken(self, table: str, column: str, alias: str, *, with_row: bool = True) -> str:
         """A condition that holds where a cell, or its row, breaks a rule of the column."""
@@ -133,21 +126,25 @@ class Sources:
     def minor_per_unit(self) -> int:
         return self.locale.currency.minor_per_unit
 
-    def everybody(self) -> Scope:
-        """All customers, from the tables."""
-        customer_id, key = self.cell("customers", "customer_id", "c"), self.key("customer", "customers", "c")
-        return Scope(people="raw_customers c", customer_id=customer_id, key=key, rows=self.rows)
+    def key(self, kind: str, table: str, alias: str = "t", *, checked: bool = True) -> str:
+        """The id column of a table as a join key: integers when they are so everywhere, else text (17 equals "17").
 
-    def rows(self, source: str) -> str:
-        """SELECT of a source's rows: `customer`, `age` in days before the as-of date, and what measures aggregate."""
-        return {"orders": self._orders, "returns": self._returns, "codes": self._codes, "site": self._site}[source]()
-
-    def key(self, kind: str, table: str, alias: str = "t") -> str:
-        """The id column of a table as a join key: integers when they are so everywhere, else text (17 equals "17")."""
+        checked: a bad cell ends the query.
+        """
         column = next(column for name, column in _KEYS[kind] if name == table)
         kinds = [self.types[name].get(column, _UNTYPED) for name, column in _KEYS[kind] if name in self.types]
         whole = all(kind in _INTEGERS or kind == _UNTYPED for kind in kinds)
-        return f"CAST({self.cell(table, column, alias)} AS {'BIGINT' if whole else 'VARCHAR'})"
+        cell = self.cell(table, column, alias) if checked else self.value(table, column, alias)
+        return f"CAST({cell} AS {'BIGINT' if whole else 'VARCHAR'})"
+
+    @property
+    def names_codes(self) -> bool:
+        """Whether orders name codes that the table of codes may know."""
+        return "codes" in self.types and "code" in self.types.get("orders", ())
+
+    def before(self, table: str) -> str:
+        """The rows of a table that are dated before the as-of date."""
+        return self.within(_dates(table)[0], days=None)
 
     def within(self, column: str, *, days: int | None = YEAR_DAYS, alias: str = "t") -> str:
         """The rows dated before the as-of date and, unless `days` is None, at most so many days before it."""
@@ -157,55 +154,87 @@ class Sources:
         return f"{before} AND {alias}.{column} >= DATE '{self.as_of - timedelta(days=days)}'"
 
     def age(self, column: str, alias: str = "t") -> str:
-        return f"CAST(DATE '{self.as_of}' - CAST({alias}.{column} AS DATE) AS BIGINT)"
+        return f"CAST(DATE '{self.as_of}' - CAST({alias}.{column} AS DATE) AS INTEGER)"
 
-    def _orders(self) -> str:
+    # ---- rows of one table, from which the rows of a source are joined ---------------------------------------------
+
+    def rows(self, table: str) -> str:
+        """SELECT of a table's rows as the program of features reads them, after `check`: those dated before the as-of
+        date, and of the site those of the year."""
+        where = self.within("day") if table == "site" else self.before(table)
+        return f"SELECT {', '.join(self._columns(table))} FROM raw_{table} t WHERE {where}"
+
+    def checked_rows(self, table: str) -> str:
+        """As `rows`; one that breaks a rule ends the query. Codes are those of the year: the depths of all that orders
+        name come from `code_depths`."""
+        wanted = self.within(_dates(table)[0]) if table in ("site", "codes") else self.before(table)
+        # within the CASE, because DuckDB evaluates conditions that are joined by AND in the order that it likes
+        where = f"CASE WHEN {self._bad(table)} THEN {_refuse(table)} ELSE {wanted} END"
+        return f"SELECT {', '.join(self._columns(table))} FROM raw_{table} t WHERE {where}"
+
+    def _columns(self, table: str) -> Iterator[str]:
+        of_row = _dates(table)[0]
+        for kind, columns in _KEYS.items():
+            if any(name == table for name, _ in columns):
+                yield f"{self.key(kind, table, checked=False)} AS {kind}_key"
+        yield f"{self.age(of_row)} AS age"
+        if table == "customers":
+            yield f"{self.value(table, 'customer_id')} AS customer_id"
+        elif table == "orders":
+            yield f"{self.within(of_row)} AS in_year"
+            yield f"{self.value(table, 'full_price')} AS full_minor"
+            yield f"{self.value(table, 'paid')} AS paid_minor"
+            yield f"{self.value(table, 'items')} AS items"
+            yield "epoch_us(CAST(t.ordered_at AS TIMESTAMP)) AS instant_us"
+            yield "isodow(CAST(t.ordered_at AS DATE)) >= 6 AS weekend"
+            yield "hour(CAST(t.ordered_at AS TIMESTAMP)) >= 18 AS evening"
+        elif table == "returns":
+            yield f"{self.within(of_row)} AS in_year"
+            yield f"{self.value(table, 'value')} AS value_minor"
+        elif table == "codes":
+            yield f"{self.within(of_row)} AS in_year"
+            yield f"{self.value(table, 'depth')} AS depth_bp"
+            redeemed = self.within("redeemed_at", days=None)
+            yield f"CASE WHEN {redeemed} THEN {self.age('redeemed_at')} END AS redeemed_age"
+        else:
+            yield from (f"{self.value(table, name)} AS {name}" for name in _COUNTS)
+
+    def code_depths(self) -> str:
+        """SELECT of the codes sent before the as-of date, `code_key` and `depth_bp`; a shared code has several rows."""
+        key, depth = self.key("code", "codes", checked=False), self.cell("codes", "depth")
+        return f"SELECT {key} AS code_key, {depth} AS depth_bp FROM raw_codes t WHERE {self.before('codes')}"
+
+    def joined(self, source: str) -> str:
+        """SELECT of a source's rows in the year: `customer_key`, `age` in days before the as-of date, and what measures
+        aggregate. It reads the rows of tables as `<table>_rows`, and the depths of codes as `used_codes`."""
+        if source == "returns":
+            return """
+              SELECT o.customer_key, r.age, r.value_minor, greatest(o.age - r.age, 0) AS delay_days
+              FROM returns_rows r JOIN orders_rows o ON o.order_key = r.order_key WHERE r.in_year"""
+        if source != "orders":
+            return f"SELECT * FROM {source}_rows" + (" WHERE in_year" if source == "codes" else "")
         joins, returned, depth = "", "NULL::BIGINT", "NULL::BIGINT"
         if "returns" in self.types:
             returned = "coalesce(back.value_minor, 0)"
-            joins += f"""
-              LEFT JOIN (SELECT {self.key("order", "returns")} AS order_key,
-                                CAST(sum({self.cell("returns", "value")}) AS BIGINT) AS value_minor
-                         FROM raw_returns t WHERE {self.within("returned_at", days=None)} GROUP BY 1) back
-                ON back.order_key = {self.key("order", "orders")}"""
-        if "codes" in self.types:
-            depth = f"CASE WHEN {self.cell('orders', 'code')} IS NULL THEN 0 ELSE used.depth_bp END"
-            joins += f"""
-              LEFT JOIN ({self.used_depths()}) used ON used.code_key = {self.key("code", "orders")}"""
+            joins += """
+              LEFT JOIN (SELECT order_key, CAST(sum(value_minor) AS BIGINT) AS value_minor
+                         FROM returns_rows GROUP BY 1) back ON back.order_key = o.order_key"""
+        if self.names_codes:
+            depth = "CASE WHEN o.code_key IS NULL THEN 0 ELSE used.depth_bp END"
+            joins += "\n              LEFT JOIN used_codes used ON used.code_key = o.code_key"
         return f"""
-          SELECT *, CASE WHEN full_minor > 0
-                         THEN CAST(round_even(ln(full_minor / {self.minor_per_unit}) * {LOG_GRID}, 0) AS BIGINT) END
-                      AS log_full
-          FROM (SELECT {self.key("customer", "orders")} AS customer, {self.age("ordered_at")} AS age,
-                       {self.cell("orders", "full_price")} AS full_minor,
-                       {self.cell("orders", "paid")} AS paid_minor, {self.cell("orders", "items")} AS items,
-                       epoch_us(CAST(t.ordered_at AS TIMESTAMP)) AS instant_us,
-                       isodow(CAST(t.ordered_at AS DATE)) >= 6 AS weekend,
-                       hour(CAST(t.ordered_at AS TIMESTAMP)) >= 18 AS evening,
-                       {self.cell("orders", "code")} IS NOT NULL AS coded, {returned} AS returned_minor,
-                       {depth} AS depth_bp
-                FROM raw_orders t {joins} WHERE {self.within("ordered_at")})"""
+          SELECT o.*, o.code_key IS NOT NULL AS coded, {returned} AS returned_minor, {depth} AS depth_bp,
+                 CASE WHEN full_minor > 0
+                      THEN CAST(round_even(ln(full_minor / {self.minor_per_unit}) * {LOG_GRID}, 0) AS BIGINT) END
+                   AS log_full
+          FROM orders_rows o {joins} WHERE o.in_year"""
+
+    # ---- rows of a window, for training ------------------------------------------------------------------------------
 
     def used_depths(self) -> str:
         """One row per code sent before the as-of date: `code_key`, `depth_bp`; none twice."""
         return f"""SELECT {self.key("code", "codes")} AS code_key, max({self.cell("codes", "depth")}) AS depth_bp
                    FROM raw_codes t WHERE {self.within("sent_at", days=None)} GROUP BY 1"""
-
-    def _returns(self) -> str:
-        return f"""
-          SELECT {self.key("customer", "orders", "o")} AS customer, {self.age("returned_at")} AS age,
-                 {self.cell("returns", "value")} AS value_minor,
-                 greatest({self.age("ordered_at", "o")} - {self.age("returned_at")}, 0) AS delay_days
-          FROM raw_returns t JOIN raw_orders o ON {self.key("order", "orders", "o")} = {self.key("order", "returns")}
-          WHERE {self.within("returned_at")} AND {self.within("ordered_at", days=None, alias="o")}"""
-
-    def _codes(self) -> str:
-        return f"""
-          SELECT {self.key("customer", "codes")} AS customer, {self.age("sent_at")} AS age,
-                 {self.cell("codes", "depth", beside=("campaign_id",))} AS depth_bp,
-                 CASE WHEN {self._broken("codes", "redeemed_at", "t")} THEN {_refuse("codes")}
-                      WHEN {self.within("redeemed_at", days=None)} THEN {self.age("redeemed_at")} END AS redeemed_age
-          FROM raw_codes t WHERE {self.within("sent_at")}"""
 
     def sent_codes(self, *, days: int, maturity_days: int, matured_by: date) -> str:
         """One row per code sent in the `days` before the as-of date that had `maturity_days` to be used up to the day
@@ -229,11 +258,10 @@ class Sources:
         ]
         return f"SELECT greatest({', '.join(days)})"
 
-    def _site(self) -> str:
-        counts = ", ".join(f"{self.cell('site', name)} AS {name}" for name in _COUNTS)
-        return f"""
-          SELECT {self.key("customer", "site")} AS customer, {self.age("day")} AS age, {counts}
-          FROM raw_site t WHERE {self.within("day")}"""
+
+def _dates(table: str) -> list[str]:
+    """The columns with dates; by the first of them a row belongs before or after the as-of date."""
+    return [column.name for column in SCHEMAS[table].columns if column.before_as_of]
 
 
 @lru_cache(maxsize=64)

@@ -38,8 +38,8 @@ from disco.features.catalogue import (
 )
 from disco.features.codes import CodesSent
 from disco.features.files import write_batches, write_features
+from disco.features.on_engine import MOST_CUSTOMERS, CustomerSample, is_sampled
 from disco.features.rows import DEPTH
-from disco.features.sample import MOST_CUSTOMERS, CustomerSample, is_sampled
 from disco.features.snapshot import Snapshot, counted, snapshot_of, with_snapshot
 from disco.features.sources import Sources
 from disco.records.arguments import read_count
@@ -206,6 +206,7 @@ def opened_training(
                 raise InputError("tables", found=", ".join(present) or "none", expected=f"a table {table}")
         with reading(tables):
             before = Sources.describe(connection, present, window_start, locale_of(tables))
+            before.check(connection)
             within = Sources(before.types, window_end, before.locale)
         if built is not None:
             _check_built(built.schema, chosen, window_start)

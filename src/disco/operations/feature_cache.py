@@ -13,10 +13,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from disco.features import FEATURES, Feature, schema_hash
-from disco.features.buckets import BUCKET_CUSTOMERS
 from disco.features.builder import missing_tables
 from disco.features.files import FeatureFile, stream_features
-from disco.features.on_engine import batches_by
+from disco.features.on_engine import BUCKET_CUSTOMERS, batches_by
 from disco.records.content import NAME_LENGTH, bytes_hash, content_hash
 from disco.records.files import written_whole
 from disco.records.ports import TableEngine, Tables

@@ -19,8 +19,7 @@ from disco.features.builder import missing_tables
 from disco.features.catalogue import choose
 from disco.features.files import TABLES_KEY, built_as_of, built_features, built_from, read_schema, write_batches
 from disco.features.network import WITH_ENGAGEMENT
-from disco.features.on_engine import batches_by, sampled_batches
-from disco.features.sample import MOST_CUSTOMERS
+from disco.features.on_engine import MOST_CUSTOMERS, batches_by, sampled_batches
 from disco.features.training_set import (
     MATURITY_DAYS,
     TrainingSet,

@@ -97,6 +97,10 @@ class ChunkedTable(Protocol):
 class TableEngine(Engine, Protocol):
     """An engine that also holds tables."""
 
+    @property
+    def in_process(self) -> bool:
+        """Whether functions run in this process. The results of buckets then come in the order of their numbers."""
+
     def table(self, source: Any) -> ChunkedTable:
         """A table: the path of a Parquet file or of a folder of them, a `pyarrow.Table`, or the engine's own kind.
 

@@ -39,6 +39,11 @@ class LocalEngine:
     def __post_init__(self) -> None:
         read_threads(self.threads)
 
+    @property
+    def in_process(self) -> bool:
+        """Its threads are those of this process."""
+        return True
+
     def map(self, function: Callable[[Chunk], Result], chunks: Iterable[Chunk]) -> Iterator[Result]:
         """The results of `function` over the chunks, in their order; the first error ends it."""
         for result in self._results(function, chunks):

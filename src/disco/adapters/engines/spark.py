@@ -79,6 +79,11 @@ class SparkEngine:
         """How many chunks run at once."""
         return int(self.session.sparkContext.defaultParallelism)
 
+    @property
+    def in_process(self) -> bool:
+        """Executors are processes of their own."""
+        return False
+
     def map(self, function: Callable[[Chunk], Result], chunks: Iterable[Chunk]) -> Iterator[Result]:
         """The results of `function` over the chunks, in their order; the first error ends it.
 

@@ -77,7 +77,7 @@ def features(
         features=None if catalogue is None else read_selection(read_yaml(catalogue), where=str(catalogue)),
         threads=here.engine.threads,
         memory_limit=memory_limit,
-        engine=here.cluster_engine,
+        engine=here.cluster_engine or here.engine,
     )
     warn(done.warnings)
     text = f"{done.customers:,} customers × {done.features} features as of {done.as_of} in {out}"
