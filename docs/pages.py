@@ -1,6 +1,6 @@
 """Pages of docs/ that are written from the catalogue of features and the declaration of tables."""
 
-from disco.features.catalogue import FEATURES, GROUPS, schema_hash
+from disco.features.catalogue import FEATURES, GROUPS, MEASURES, schema_hash
 from disco.features.check import (
     CLIP_ALARM,
     CLIP_WATCH,
@@ -15,9 +15,8 @@ from disco.features.check import (
     PSI_ALARM,
     PSI_WATCH,
 )
-from disco.features.codes import FEWEST_CODES, FEWEST_OF_A_KIND, FEWEST_PER_CAMPAIGN
-from disco.features.measures import MEASURES
 from disco.features.snapshot import FEWEST_CUSTOMERS, MOST_MOVED, MOST_MOVED_BY_CAMPAIGNS
+from disco.features.training_rows import FEWEST_CODES, FEWEST_OF_A_KIND, FEWEST_PER_CAMPAIGN
 from disco.features.training_set import MATURITY_DAYS, MOST_UNSENT
 from disco.records.tables import SCHEMAS, ColumnSchema, TableSchema
 

@@ -18,7 +18,12 @@ from disco.belief import BasketModel, Engagement, SmoothSpline
 from disco.campaign import Belief, decide, learn
 from disco.evaluation.accuracy import Accuracy, Judgement, accuracy, judge
 from disco.features import ContextNetwork
-from disco.features.baselines import (
+from disco.policy import Thompson
+from disco.records.arrays import Matrix, Vector
+from disco.records.decisions import Audience, Offer
+from disco.records.files import written_whole
+from disco.retailer import RetailerSettings
+from studies.baselines import (
     LEAST_SQUARES,
     LIGHT_GBM,
     NETWORK,
@@ -27,11 +32,6 @@ from disco.features.baselines import (
     fit_models,
     group_importance,
 )
-from disco.policy import Thompson
-from disco.records.arrays import Matrix, Vector
-from disco.records.decisions import Audience, Offer
-from disco.records.files import written_whole
-from disco.retailer import RetailerSettings
 from studies.environment import (
     LEVEL,
     PLAIN,

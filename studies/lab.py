@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from disco.features.baselines import Effort
 from disco.records.errors import InputError
 from disco.retailer import RetailerSettings
+from studies.baselines import Effort
 from studies.cache import (
     Arrays,
     Piece,

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from grocery import write_shop
+from studies.baselines import LEAST_SQUARES, Effort, fit_models
 
 import disco
 from disco.evaluation.accuracy import Accuracy, accuracy
 from disco.evaluation.estimates import ratio_estimate
-from disco.features.baselines import LEAST_SQUARES, Effort, fit_models
 from disco.features.catalogue import FEATURES
 from disco.features.training_set import TrainingSet
 from disco.records.estimate import Estimate

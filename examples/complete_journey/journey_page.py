@@ -2,8 +2,8 @@
 
 import numpy as np
 from journey import OWN_MEAN, TESTED, TRAINED, Journey
+from studies.baselines import LEAST_SQUARES
 
-from disco.features.baselines import LEAST_SQUARES
 from disco.records.estimate import Estimate
 from disco.records.estimate import Estimate as Measured
 from disco.reports.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Points

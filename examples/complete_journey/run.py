@@ -13,6 +13,8 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # where the folder `studies` lies, with the baseline models
+
 from grocery import grocery_orders
 from journey import run_journey
 from journey_page import accuracy_table, page

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from disco.entrypoints.outputs import check_outputs
-from disco.features.storage import KIND
+from disco.features.network import KIND
 from disco.records.errors import InputError
 
 Disco = Callable[..., tuple[int, str, str]]

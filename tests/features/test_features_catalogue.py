@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from disco.features import FEATURES, Feature, schema_hash
-from disco.features.catalogue import GROUPS
-from disco.features.measures import MEASURES
+from disco.features.catalogue import GROUPS, MEASURES
 from disco.records.errors import InputError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -9,10 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from disco import CodesSent
-from disco.features import ContextNetwork, training, training_set
-from disco.features import codes as code_rows
-from disco.features.codes import read_codes
+from disco.features import ContextNetwork, training, training_rows, training_set
 from disco.features.training import EngagementWarning
+from disco.features.training_rows import order_rows, read_codes
 from disco.features.training_set import opened_training, unsent_codes
 from disco.records.errors import InputError, SchemaMismatchError, StateError, TableError
 
@@ -94,7 +93,9 @@ def test_validation_losses_are_squared_errors_and_the_log_losses_lie_beside_them
 def test_without_codes_of_customers_kept_out_there_is_no_log_loss():
     X, y, depth, codes, _ = shop(1500)
     network = ContextNetwork(**QUICK, validation_share=0.02)
-    kept_out = read_codes(codes, tuple(f"x{place}" for place in range(7)), schema="", validation_share=0.02).validation
+    kept_out = read_codes(
+        codes, tuple(f"x{place}" for place in range(7)), schema="", validation_share=0.02
+    ).rows.validation
     seen = ~(X[:, None] == kept_out.features).all(axis=2).any(axis=1)
     few = CodesSent(X[seen], codes.depth[seen], codes.used[seen], codes.campaign[seen])
     network.fit(X, y, depth, codes=few)
@@ -210,14 +211,12 @@ def test_customers_kept_out_are_the_same_for_orders_and_codes():
     X, _, depth, codes, _ = shop(900)
     names = tuple(f"x{place}" for place in range(7))
     rows = read_codes(codes, names, schema="", validation_share=0.3)
-    kept_out = {row.tobytes() for row in rows.validation.features}
-    trained_on = {row.tobytes() for row in rows.pieces[0]().features}
+    kept_out = {row.tobytes() for row in rows.rows.validation.features}
+    trained_on = {row.tobytes() for row in rows.rows.pieces[0]().features}
     assert 0.2 < len(kept_out) / 900 < 0.4
     assert not kept_out & trained_on
-    from disco.features.rows import MemoryRows
-
-    orders = MemoryRows.read(X, np.ones(900), depth, validation_share=0.3)
-    assert not kept_out & {row.tobytes() for row in orders.kept.features}
+    orders = order_rows(X, np.ones(900), depth, validation_share=0.3).rows
+    assert not kept_out & {row.tobytes() for row in orders.pieces[0]().features}
 
 
 def test_small_campaigns_share_a_constant_and_large_ones_begin_at_their_own_rate():
@@ -230,8 +229,8 @@ def test_small_campaigns_share_a_constant_and_large_ones_begin_at_their_own_rate
     assert rows.constants[1] == pytest.approx(0.0, abs=1e-9)
     small = used[400:].sum()
     assert rows.constants[0] == pytest.approx(np.log((small + 1) / (301 - small)))
-    assert set(rows.pieces[0]().campaign[:400].tolist()) == {1}
-    assert set(rows.pieces[0]().campaign[400:].tolist()) == {0}
+    assert set(rows.rows.pieces[0]().campaign[:400].tolist()) == {1}
+    assert set(rows.rows.pieces[0]().campaign[400:].tolist()) == {0}
 
 
 def test_codes_are_read_from_parquet_in_memory_and_streamed_alike(tmp_path, monkeypatch):
@@ -249,18 +248,18 @@ def test_codes_are_read_from_parquet_in_memory_and_streamed_alike(tmp_path, monk
         in_memory.head_
         == ContextNetwork(**QUICK).fit(table, y, depth, codes=CodesSent(table, depth, codes.used, codes.campaign)).head_
     )
-    monkeypatch.setattr(code_rows, "IN_MEMORY_ROWS", 100)
+    monkeypatch.setattr(training_rows, "IN_MEMORY_ROWS", 100)
     streamed = read_codes(tmp_path / "codes.parquet", tuple(names), schema="", validation_share=0.15)
     monkeypatch.undo()
     whole = read_codes(tmp_path / "codes.parquet", tuple(names), schema="", validation_share=0.15)
-    assert len(streamed.pieces) == 4
-    assert not streamed.in_memory
+    assert len(streamed.rows.pieces) == 4
+    assert not streamed.rows.in_memory
     assert (streamed.sent, streamed.used) == (whole.sent, whole.used)
     assert streamed.constants.tobytes() == whole.constants.tobytes()
-    assert streamed.validation.features.tobytes() == whole.validation.features.tobytes()
-    rows = np.concatenate([piece().features for piece in streamed.pieces])
-    assert rows.tobytes() == whole.pieces[0]().features.tobytes()
-    monkeypatch.setattr(code_rows, "IN_MEMORY_ROWS", 100)
+    assert streamed.rows.validation.features.tobytes() == whole.rows.validation.features.tobytes()
+    rows = np.concatenate([piece().features for piece in streamed.rows.pieces])
+    assert rows.tobytes() == whole.rows.pieces[0]().features.tobytes()
+    monkeypatch.setattr(training_rows, "IN_MEMORY_ROWS", 100)
     network = ContextNetwork(**QUICK).fit(tmp_path / "rows.parquet", codes=str(tmp_path / "codes.parquet"))
     assert network.head_ is not None
     pq.write_table(sent.drop_columns(["code_used"]), tmp_path / "wrong.parquet")

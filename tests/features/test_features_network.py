@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disco.features import ContextNetwork, build_features, has_history, network
-from disco.features import rows as feature_rows
+from disco.features import ContextNetwork, build_features, has_history, network, training_rows
 from disco.features.kernel import scale_rows
-from disco.features.rows import MemoryRows
 from disco.features.training import DepthVariationWarning, NetworkWarning, last_layer
+from disco.features.training_rows import order_rows
 from disco.records import chunks
 from disco.records.errors import InputError, MissingPartError, SchemaMismatchError, StateError
 
@@ -230,15 +229,16 @@ def test_training_stops_when_the_rows_kept_out_no_longer_improve():
 def test_customers_kept_out_are_kept_out_with_all_their_orders():
     X, y, depth, *_ = shop(1000)
     order = np.random.default_rng(3).permutation(np.repeat(np.arange(1000), 4))  # four orders each, mixed in time
-    rows = MemoryRows.read(X[order], y[order], depth[order], validation_share=0.2)
+    rows = order_rows(X[order], y[order], depth[order], validation_share=0.2).rows
+    kept = rows.pieces[0]()
 
     def customers(part):
         return {features.tobytes() for features in part.features}
 
-    assert customers(rows.kept).isdisjoint(customers(rows.validation))
-    assert len(customers(rows.kept)) == pytest.approx(800, abs=60)
+    assert customers(kept).isdisjoint(customers(rows.validation))
+    assert len(customers(kept)) == pytest.approx(800, abs=60)
     assert len(rows.validation.target) == pytest.approx(400, abs=80)  # a fifth of the customers, the later half
-    assert len(rows.kept.target) == 4 * len(customers(rows.kept))
+    assert len(kept.target) == 4 * len(customers(kept))
 
 
 def test_a_network_does_not_go_on_learning_customers_by_heart():
@@ -392,11 +392,11 @@ def test_a_parquet_file_in_chunks_learns_like_memory(tmp_path, monkeypatch):
     few = {"heads": "level+slope", "max_epochs": 3, "seed": 2}  # enough for every row to be used three times
     in_memory = ContextNetwork(**few).fit(tmp_path / "rows.parquet")
     assert (in_memory.embedding_.weights == ContextNetwork(**few).fit(named(X), y, depth).embedding_.weights).all()
-    monkeypatch.setattr(feature_rows, "IN_MEMORY_ROWS", 1000)
-    monkeypatch.setattr(feature_rows, "SAMPLE_ROWS", 2000)
+    monkeypatch.setattr(training_rows, "IN_MEMORY_ROWS", 1000)
+    monkeypatch.setattr(training_rows, "SAMPLE_ROWS", 2000)
     read = []
-    real = feature_rows._read
-    monkeypatch.setattr(feature_rows, "_read", lambda *args: read.append(real(*args)) or read[-1])
+    real = training_rows._checked
+    monkeypatch.setattr(training_rows, "_checked", lambda *args: read.append(real(*args)) or read[-1])
     one, again = (
         ContextNetwork(**few).fit(place) for place in (str(tmp_path / "rows.parquet"), tmp_path / "rows.parquet")
     )

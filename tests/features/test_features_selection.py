@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from disco.features import FEATURES, ContextNetwork, Feature, build_features, schema_hash, training_set
+from disco.features.catalogue import from_text, read_selection, select, to_text
 from disco.features.files import built_features
-from disco.features.selection import from_text, read_selection, select, to_text
 from disco.records.errors import FileFormatError, InputError
 
 OWN = {

@@ -12,7 +12,7 @@ from disco.adapters.tables import open_tables
 from disco.features import ContextNetwork
 from disco.features.builder import feature_table
 from disco.features.catalogue import FEATURES
-from disco.features.sample import CustomerSample
+from disco.features.on_engine import CustomerSample
 from disco.features.training_set import training_batches
 from disco.operations.training import train_context
 from disco.records.identity import customer_keys

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from studies.baselines import LEAST_SQUARES, LIGHT_GBM, NETWORK, RANDOM_FOREST
 from studies.calibration import (
     CONFOUNDED,
     MAIN,
@@ -26,7 +27,6 @@ from studies.calibration import (
 )
 from studies.item import Sample
 
-from disco.features.baselines import LEAST_SQUARES, LIGHT_GBM, NETWORK, RANDOM_FOREST
 from disco.retailer import RetailerSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "calibration.md"

@@ -70,7 +70,7 @@ def _learn(shop: "Shop", body: bodies.LearnBody, report: Report) -> Result:
 def _train(shop: "Shop", body: bodies.TrainBody, report: Report) -> Result:
     from disco.entrypoints.python import tables_opener
     from disco.features import ContextNetwork
-    from disco.features.selection import read_selection
+    from disco.features.catalogue import read_selection
     from disco.operations.training import train_context
 
     network = ContextNetwork(

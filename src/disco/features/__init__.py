@@ -3,10 +3,10 @@
 from disco.features.builder import build_features
 from disco.features.catalogue import FEATURES, Feature, schema_hash
 from disco.features.check import check_context
-from disco.features.codes import CodesSent
 from disco.features.network import ContextNetwork
 from disco.features.rows import has_history
 from disco.features.snapshot import Snapshot
+from disco.features.training_rows import CodesSent
 from disco.features.training_set import TrainingSet, training_set
 
 __all__ = [

@@ -15,9 +15,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from disco.features.catalogue import FEATURES, TABLES, Feature, choose, schema_hash
-from disco.features.measures import MEASURES, Measure
-from disco.features.selection import FEATURES_KEY, to_text
+from disco.features.catalogue import (
+    FEATURES,
+    FEATURES_KEY,
+    MEASURES,
+    TABLES,
+    Feature,
+    Measure,
+    choose,
+    schema_hash,
+    to_text,
+)
 from disco.features.snapshot import SnapshotCounter, with_snapshot
 from disco.features.sources import REFUSED, Sources
 from disco.records.chunks import read_threads

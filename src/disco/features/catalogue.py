@@ -1,16 +1,27 @@
 """The 76 features: name, group, formula, meaning, unit. Code, documentation and reports all come from this list.
 
-A formula is SQL over the measures of `measures.py`, evaluated once per customer in float64. Counts and totals are 0 and
-recencies 366 ("not within the year") for a customer without rows; a mean or a share of nothing is unknown (null).
+A measure is what is counted, per customer, in one pass over a table: an aggregate of integers (minor units of money,
+basis points of depth, 2⁻¹⁶ of ln money, days), so that its value does not depend on the order in which rows are read or
+on the number of threads. The rows that it sees are those of `Sources.joined`: dated in the year before the as-of date,
+with `age` = days before it (1 = the day before).
+
+A formula is SQL over measures, evaluated once per customer in float64. It sees money in hundredths of the currency
+unit, whatever its minor unit is, so that one formula is right in every currency. Counts and totals are 0 and recencies
+366 ("not within the year") for a customer without rows; a mean or a share of nothing is unknown (null).
+
+A shop uses the catalogue, less what it drops, plus what it defines itself. The choice travels as text with feature
+tables and networks, so a network knows how its own features are made.
 """
 
+import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from hashlib import blake2b
+from typing import Any
 
-from disco.features.measures import LOG_GRID, MEASURES
-from disco.records.errors import InputError
+from disco.records.errors import FileFormatError, InputError
+from disco.records.grid import GRID
 
 GROUPS = ("purchases", "returns", "codes", "site")
 HISTORY_FEATURE = "orders_365d"  # 0 or missing: no purchase in the year
@@ -26,6 +37,129 @@ _TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*|\d+(?:\.\d*)?(?:e[+-]?\d+)?|[-+
 # what a formula may say besides measures and numbers: it sees one customer's row and nothing else
 _CASES = ("case", "when", "then", "else", "end", "and", "or", "not", "is", "null")
 _FUNCTIONS = ("nullif", "coalesce", "greatest", "least", "sqrt", "ln", "exp", "abs", "sign", "floor", "power")
+FEATURES_KEY = b"disco.features"  # metadata of a feature table that is not made from the whole catalogue alone
+YEAR_DAYS = 365
+WINDOWS_DAYS = (YEAR_DAYS, 90, 30, 7)
+LOG_GRID = int(GRID)  # ln money is rounded to 2⁻¹⁶ before it is summed
+_MONEY = re.compile(r"(sum|max|min|arg_max)\(\w+_minor\b")
+NEVER_DAYS = YEAR_DAYS + 1  # "not within the year" for recencies: further away than anything seen
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """An integer aggregate over one source; `empty` is its value for a customer without rows (None: unknown).
+
+    `also` names a second table the rows of the source are joined with; without it the measure is unknown.
+    """
+
+    name: str
+    source: str
+    aggregate: str
+    empty: int | None = 0
+    also: str | None = None
+
+    @property
+    def is_money(self) -> bool:
+        """
+        >>> MEASURES["full_last"].is_money, MEASURES["returned_orders"].is_money, MEASURES["log_sum"].is_money
+        (True, False, False)
+        """
+        return bool(_MONEY.match(self.aggregate))
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return (self.source,) if self.also is None else (self.source, self.also)
+
+
+def _windowed(source: str, name: str, aggregate: str, windows: tuple[int, ...] = WINDOWS_DAYS) -> Iterator[Measure]:
+    for days in windows:
+        where = "" if days == YEAR_DAYS else f" FILTER (WHERE age <= {days})"
+        yield Measure(f"{name}_{days}", source, aggregate + where)
+
+
+def _order_measures() -> Iterator[Measure]:
+    def one(name: str, aggregate: str, empty: int | None = 0, also: str | None = None) -> Measure:
+        return Measure(name, "orders", aggregate, empty, also)
+
+    yield from _windowed("orders", "orders", "count(*)")
+    yield from _windowed("orders", "full", "sum(full_minor)", (YEAR_DAYS, 90, 30))
+    yield one("paid_365", "sum(paid_minor)")
+    yield from _windowed("orders", "items", "sum(items)", (YEAR_DAYS, 90))
+    yield one("log_sum", "sum(log_full)")
+    yield one("log_square", "sum(log_full::HUGEINT * log_full)")
+    yield one("logged", "count(log_full)")
+    yield one("full_max", "max(full_minor)", None)
+    yield one("full_min", "min(full_minor)", None)
+    # the amount is part of the key, so that two orders of one instant give the same answer in any row order
+    yield one("full_last", "arg_max(full_minor, instant_us::HUGEINT * 4611686018427387904 + full_minor)", None)
+    yield one("last_order_age", "min(age)", NEVER_DAYS)
+    yield one("first_order_age", "max(age)", NEVER_DAYS)
+    yield one("active_months", "bit_count(bit_or(1::BIGINT << ((age - 1) // 30)))")
+    yield one("weekend_orders", "count(*) FILTER (WHERE weekend)")
+    yield one("evening_orders", "count(*) FILTER (WHERE evening)")
+    yield one("returned_orders", "count(*) FILTER (WHERE returned_minor > 0)", also="returns")
+    yield one(
+        "fully_returned_orders",
+        "count(*) FILTER (WHERE returned_minor > 0 AND returned_minor >= paid_minor)",
+        also="returns",
+    )
+    yield one("order_returned", "sum(returned_minor)", also="returns")
+    yield one("coded_orders", "count(*) FILTER (WHERE coded)")
+    yield one("coded_full", "sum(full_minor) FILTER (WHERE coded)")
+    yield one("coded_log_sum", "sum(log_full) FILTER (WHERE coded)")
+    yield one("coded_logged", "count(log_full) FILTER (WHERE coded)")
+    yield one("depth_logged", "count(log_full) FILTER (WHERE depth_bp IS NOT NULL)", also="codes")
+    yield one("depth_sum", "sum(depth_bp) FILTER (WHERE log_full IS NOT NULL)", also="codes")
+    yield one("depth_square", "sum(depth_bp::HUGEINT * depth_bp) FILTER (WHERE log_full IS NOT NULL)", also="codes")
+    yield one("depth_log_sum", "sum(log_full) FILTER (WHERE depth_bp IS NOT NULL)", also="codes")
+    yield one("depth_log_cross", "sum(depth_bp::HUGEINT * log_full)", also="codes")
+
+
+def _return_measures() -> Iterator[Measure]:
+    def one(name: str, aggregate: str, empty: int = 0) -> Measure:
+        return Measure(name, "returns", aggregate, empty, also="orders")  # only the order knows whose return it is
+
+    for days in (YEAR_DAYS, 90, 30):
+        yield one(f"returns_{days}", f"count(*) FILTER (WHERE age <= {days})")
+    for days in (YEAR_DAYS, 90):
+        yield one(f"returned_{days}", f"sum(value_minor) FILTER (WHERE age <= {days})")
+    yield one("returned_max", "max(value_minor)")
+    yield one("last_return_age", "min(age)", NEVER_DAYS)
+    yield one("return_delay", "sum(delay_days)")
+
+
+def _code_measures() -> Iterator[Measure]:
+    yield from _windowed("codes", "codes", "count(*)")
+    for days in (YEAR_DAYS, 90, 30):
+        yield Measure(f"redeemed_{days}", "codes", f"count(*) FILTER (WHERE redeemed_age <= {days})")
+    yield Measure("received_depth", "codes", "sum(depth_bp)")
+    yield Measure("redeemed_depth", "codes", "sum(depth_bp) FILTER (WHERE redeemed_age IS NOT NULL)")
+    yield Measure("redeemed_depth_max", "codes", "max(depth_bp) FILTER (WHERE redeemed_age IS NOT NULL)", None)
+    yield Measure("last_code_age", "codes", "min(age)", NEVER_DAYS)
+    yield Measure("last_redemption_age", "codes", "min(redeemed_age)", NEVER_DAYS)
+    yield Measure("redemption_delay", "codes", "sum(age - redeemed_age)")
+
+
+def _site_measures() -> Iterator[Measure]:
+    yield from _windowed("site", "visits", "sum(visits)")
+    yield from _windowed("site", "views", "sum(views)", (YEAR_DAYS, 30))
+    yield from _windowed("site", "bagged", "sum(add_to_bag)", (YEAR_DAYS, 30))
+    yield Measure("saves", "site", "sum(saves)")
+    yield Measure("checkouts", "site", "sum(checkouts)")
+    yield Measure("site_days", "site", "count(*)")
+    yield Measure("last_visit_age", "site", "min(age)", NEVER_DAYS)
+
+
+MEASURES: dict[str, Measure] = {
+    measure.name: measure
+    for measure in (
+        Measure("tenure", "customers", "tenure", None),
+        *_order_measures(),
+        *_return_measures(),
+        *_code_measures(),
+        *_site_measures(),
+    )
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +189,7 @@ class Feature:
             raise InputError(
                 f"feature {self.name}",
                 found=f"the formula {self.formula!r}",
-                expected="at least one measure of disco.features.measures.MEASURES",
+                expected="at least one measure of disco.features.catalogue.MEASURES",
             )
         unknown = _unknown_word(self.formula)
         if unknown is not None:
@@ -246,3 +380,58 @@ def schema_hash(features: Sequence[Feature]) -> str:
         for f in sorted(features, key=lambda f: f.name)
     )
     return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+# ---- the features of a shop ------------------------------------------------------------------------------------------
+
+
+def select(*, drop: Sequence[str] = (), add: Sequence[Feature] = ()) -> tuple[Feature, ...]:
+    """The catalogue without the features named in `drop`, then those of `add`.
+
+    >>> own = Feature("orders_per_item", "purchases", "orders_365 / items_365", "orders per item", "ratio")
+    >>> len(select(drop=["saves_365d", "returns_30d"], add=[own]))
+    75
+    """
+    choose(drop or None)  # every name known, none twice
+    if HISTORY_FEATURE in drop:
+        raise InputError("features", found=f"{HISTORY_FEATURE} dropped", expected="it kept: it tells who has a history")
+    left = tuple(feature for feature in FEATURES if feature.name not in drop)
+    return choose((*left, *add))
+
+
+def read_selection(content: object, *, where: str) -> tuple[Feature, ...]:
+    """A settings file's content, `{drop: [names], add: [{name, group, formula, meaning, unit}]}`, as features."""
+    given = {} if content is None else content
+    if not isinstance(given, Mapping) or not set(given) <= {"drop", "add"}:
+        raise InputError(
+            where, found=f"{given!r:.80}", expected="`drop`, a list of names, and `add`, a list of features"
+        )
+    drop, add = given.get("drop") or [], given.get("add") or []
+    if not isinstance(drop, list) or not isinstance(add, list):
+        raise InputError(where, found=f"{given!r:.80}", expected="a list under `drop` and a list under `add`")
+    return select(drop=drop, add=[_feature(entry, where) for entry in add])
+
+
+def to_text(features: Sequence[Feature]) -> str:
+    """The features as JSON; empty for the catalogue as it is."""
+    if tuple(features) == FEATURES:
+        return ""
+    return json.dumps([asdict(feature) for feature in features], ensure_ascii=False)
+
+
+def from_text(text: str) -> tuple[Feature, ...]:
+    """What `to_text` wrote."""
+    if not text:
+        return FEATURES
+    try:
+        entries = json.loads(text)
+        return choose([_feature(entry, "features of a file") for entry in entries])
+    except (ValueError, TypeError) as error:
+        raise FileFormatError("features of a file", found=str(error), expected="a list of features") from error
+
+
+def _feature(entry: Any, where: str) -> Feature:
+    parts = tuple(part.name for part in fields(Feature))
+    if not isinstance(entry, Mapping) or set(entry) != set(parts) or not all(type(v) is str for v in entry.values()):
+        raise InputError(where, found=f"{entry!r:.80}", expected=f"a feature with {', '.join(parts)}, all text")
+    return Feature(**entry)

@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from disco.features.catalogue import FEATURES, HISTORY_FEATURE
-from disco.features.embedding import Embedding
+from disco.features.embedding import Embedding, Scaling, bin_shares, log_size_of
 from disco.features.rows import is_numeric, known_rows, near_column, schema_of, table_matrix
-from disco.features.scaling import Scaling, bin_shares, log_size_of
 from disco.features.snapshot import MOVED_BY_CAMPAIGNS, snapshot_of
 from disco.records.arrays import Matrix, Vector
 from disco.records.diagnosis import CheckUp, Diagnosis, Outcome

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from disco.features.builder import AS_OF_KEY
-from disco.features.catalogue import Feature
-from disco.features.selection import FEATURES_KEY, from_text
+from disco.features.catalogue import FEATURES_KEY, Feature, from_text
 from disco.features.snapshot import SnapshotCounter, with_snapshot
 from disco.records.arrays import Flags
 from disco.records.errors import FileFormatError, InputError

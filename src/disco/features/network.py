@@ -1,5 +1,6 @@
 """`ContextNetwork`: the learner around an `Embedding`, with scikit-learn's conventions."""
 
+import json
 import warnings
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
@@ -11,33 +12,39 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from numpy.typing import ArrayLike
 
-from disco.features.catalogue import Feature
+from disco.features.catalogue import Feature, from_text
 from disco.features.check import rescaled_columns
-from disco.features.codes import FEWEST_CODES, FEWEST_OF_A_KIND, GivenCodes, read_codes
-from disco.features.embedding import Embedding, check_sizes
+from disco.features.embedding import Embedding, Scaling, check_sizes
 from disco.features.rows import (
-    DEPTH,
-    TARGET,
     FeatureRows,
-    MemoryRows,
-    ParquetRows,
     array_matrix,
     as_table,
     depth_column,
-    parquet_dataset,
-    parquet_rows,
     schema_of,
     table_matrix,
     table_pieces,
 )
-from disco.features.selection import from_text
 from disco.features.snapshot import Snapshot, counted, snapshot_of
 from disco.features.training import EngagementWarning, FeatureWarning, Progress, Schedule, fit_embedding
+from disco.features.training_rows import (
+    DEPTH,
+    FEWEST_CODES,
+    FEWEST_OF_A_KIND,
+    TARGET,
+    GivenCodes,
+    OrderRows,
+    order_rows,
+    parquet_dataset,
+    parquet_rows,
+    read_codes,
+)
 from disco.records.arrays import Matrix, Vector
 from disco.records.chunks import row_chunks, stack_rows
-from disco.records.errors import InputError, SchemaMismatchError, StateError
+from disco.records.errors import FileFormatError, InputError, SchemaMismatchError, StateError
+from disco.records.files import written_whole
 from disco.records.ports import Engine
-from disco.records.score import EngagementHead
+from disco.records.score import EngagementHead, ScoreBins
+from disco.records.sealed import digest_of, read_as, read_sealed, refused, sealed_bytes, shortened
 
 HEADS = ("level", "level+slope", "level+slope+engagement")
 WITH_ENGAGEMENT = HEADS[-1]
@@ -330,16 +337,12 @@ class ContextNetwork:
         """Write the trained network to one safetensors file with a JSON header; replaces the file at once or not at
         all.
         """
-        from disco.features.storage import save_network
-
-        save_network(self, Path(path))
+        _save_network(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> "ContextNetwork":
         """Read a network written by `save`; a damaged file is refused."""
-        from disco.features.storage import load_network
-
-        return load_network(Path(path))
+        return _load_network(Path(path))
 
     def restore(
         self,
@@ -390,7 +393,7 @@ class ContextNetwork:
         without such codes."""
         return self._validation_log_losses
 
-    def _rows(self, X: Any, log_basket: Any, depth: Any, *, needs_depth: bool) -> MemoryRows | ParquetRows:
+    def _rows(self, X: Any, log_basket: Any, depth: Any, *, needs_depth: bool) -> OrderRows:
         if isinstance(X, str | Path | ds.Dataset):
             column = DEPTH if needs_depth and depth is None else depth
             return parquet_rows(X, log_basket or TARGET, column, validation_share=self.validation_share)
@@ -398,7 +401,7 @@ class ContextNetwork:
             raise InputError("log_basket", found="none", expected="ln full price of each row")
         if needs_depth and depth is None:
             raise InputError("depth", found="none", expected=f'the depth of each order (heads="{self.heads}")')
-        return MemoryRows.read(X, log_basket, depth, validation_share=self.validation_share)
+        return order_rows(X, log_basket, depth, validation_share=self.validation_share)
 
     def check_parameters(self) -> None:
         """Refuse a parameter that no network can have."""
@@ -458,3 +461,129 @@ def _share(value: object) -> bool:
 
 
 _PARAMETERS = tuple(parameter.name for parameter in fields(ContextNetwork) if parameter.init)
+
+
+# ---- on disk: one sealed file (`records.sealed`) ---------------------------------------------------------------------
+
+KIND = "disco context network"
+VERSION = 2  # 2: the range of each feature in training, and definitions of own features
+ENGAGEMENT_VERSION = 3  # 3: an engagement head; networks without one are written as before
+_MOST_BYTES = 2**28  # the largest network that `check_sizes` allows takes less
+_VECTORS = ("weights", "mean", "inverse_sd", "level", "slope")
+_SCALES = tuple(part.name for part in fields(Scaling))
+_HEAD = ("engagement.weights", "engagement.edges", "engagement.centres")
+_MEANS = "trained_means"  # absent where the day of training is not known
+
+
+def _save_network(network: ContextNetwork, path: Path) -> None:
+    """Write the file whole or not at all."""
+    embedding = network.embedding_
+    tensors = {name: getattr(embedding, name) for name in _VECTORS}
+    tensors |= {f"scaling.{name}": getattr(embedding.scaling, name) for name in _SCALES}
+    if embedding.engagement is not None:
+        head = embedding.engagement
+        tensors |= dict(zip(_HEAD, (head.weights, head.bins.edges, head.bins.centres), strict=True))
+        if embedding.trained_means is not None:
+            tensors[_MEANS] = embedding.trained_means
+    header = _header(network)
+    content = sealed_bytes("network", json.dumps({"content": header, "sha256": digest_of(header, tensors)}), tensors)
+    with written_whole(path) as unfinished:
+        unfinished.write_bytes(content)
+
+
+def _load_network(path: Path) -> ContextNetwork:
+    """The network in a file; FileFormatError when it is another kind of file, of another version, damaged or forged."""
+    if not path.is_file():
+        raise FileFormatError(f"context network {path}", found="no such file", expected="a file written by `save`")
+    damaged = FileFormatError(
+        f"context network {path}",
+        expected="an undamaged file written by `ContextNetwork.save`",
+        fix="Copy it again from where it was made, or train again.",
+    )
+    size = path.stat().st_size
+    if size > _MOST_BYTES:
+        raise FileFormatError(damaged.what, found=f"{size:,} bytes", expected=f"at most {_MOST_BYTES:,}")
+    sealed, tensors = read_sealed(path.read_bytes(), entry="network", damaged=damaged)
+    return read_as(damaged, lambda: _network(sealed, tensors, damaged))
+
+
+def _network(sealed: dict[str, Any], tensors: dict[str, Any], damaged: FileFormatError) -> ContextNetwork:
+    header, digest = sealed["content"], sealed["sha256"]
+    content = json.loads(header)
+    kind, version = content["kind"], content["version"]
+    if kind != KIND or version not in (VERSION, ENGAGEMENT_VERSION):
+        raise FileFormatError(
+            damaged.what,
+            found=shortened(f"{kind}, version {version}"),
+            expected=f"{KIND}, version {VERSION} or {ENGAGEMENT_VERSION}",
+            fix="Train the network again.",
+        )
+    has_head = version == ENGAGEMENT_VERSION
+    parts = {*_VECTORS, *(f"scaling.{name}" for name in _SCALES), *(_HEAD if has_head else ())}
+    if set(tensors) - ({_MEANS} if has_head else set()) != parts:
+        raise refused(damaged, f"the parts {shortened(', '.join(sorted(tensors)), 200)}")
+    if digest != digest_of(header, tensors):
+        raise refused(damaged, "content that does not match its digest")
+    parameters = {**content["parameters"], "hidden": tuple(content["parameters"]["hidden"])}
+    network = ContextNetwork(**parameters)
+    network.check_parameters()
+    for name in ("schema", "own_features"):
+        if not isinstance(content[name], str):
+            raise InputError(name, found=repr(content[name]), expected="text")
+    from_text(content["own_features"])  # definitions that are no features are refused now, not when they are used
+    losses, log_losses = tuple(content["validation_losses"]), tuple(content.get("validation_log_losses", ()))
+    if not all(isinstance(loss, float) for loss in (*losses, *log_losses)):
+        raise InputError("validation_losses", found="something else", expected="numbers")
+    sizes = check_sizes(content["sizes"])  # before any of them is multiplied or allocated
+    if sizes[1:] != (*parameters["hidden"], parameters["dimensions"]):
+        raise InputError("sizes", found=sizes, expected="features, the units of `hidden`, and `dimensions`")
+    embedding = Embedding(
+        feature_names=tuple(content["feature_names"]),
+        schema=content["schema"],
+        own_features=content["own_features"],
+        heads=parameters["heads"],
+        scaling=Scaling(**{name: tensors[f"scaling.{name}"] for name in _SCALES}),
+        sizes=sizes,
+        leak=parameters["leak"],
+        mean_depth=content["mean_depth"],
+        engagement=_head(tensors) if has_head else None,
+        trained_means=tensors.get(_MEANS),
+        **{name: tensors[name] for name in _VECTORS},
+    )
+    network.restore(embedding, validation_losses=losses, validation_log_losses=log_losses)
+    if _header(network) != header:
+        raise refused(damaged, "a header with other entries, or in another order, than `save` writes")
+    return network
+
+
+def _head(tensors: dict[str, Any]) -> EngagementHead:
+    weights, edges, centres = (tensors[name] for name in _HEAD)
+    return EngagementHead(weights, ScoreBins(edges, centres))
+
+
+def _header(network: ContextNetwork) -> str:
+    """Everything but the tensors. What was trained counts, also where parameters were set again afterwards."""
+    embedding = network.embedding_
+    trained = {
+        "heads": embedding.heads,
+        "hidden": embedding.sizes[1:-1],
+        "dimensions": embedding.dimensions,
+        "leak": embedding.leak,
+    }
+    has_head = embedding.engagement is not None
+    more = {"validation_log_losses": network.validation_log_losses_} if has_head else {}
+    return json.dumps(
+        {
+            "kind": KIND,
+            "version": ENGAGEMENT_VERSION if has_head else VERSION,
+            "schema": embedding.schema,
+            "own_features": embedding.own_features,
+            "feature_names": embedding.feature_names,
+            "sizes": embedding.sizes,
+            "mean_depth": embedding.mean_depth,
+            "parameters": network.get_params() | trained,
+            "validation_losses": network.validation_losses_,
+            **more,
+        },
+        sort_keys=True,
+    )

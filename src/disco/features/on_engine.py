@@ -100,7 +100,9 @@ def batches_by(
     bucket, where the engine runs in this process, and those of any shop without an engine. threads: of this
     program. memory_limit: of DuckDB, for this program or for each bucket.
     """
-    if engine is None or (engine.in_process and _customers(tables) <= bucket_customers):
+    tell(report, 0, None, "opening the tables")
+    customers = _customers(tables) if engine is not None and engine.in_process else None
+    if engine is None or (customers is not None and customers <= bucket_customers):
         with feature_batches(
             tables,
             as_of=as_of,
@@ -122,8 +124,7 @@ def batches_by(
         check=check,
         report=report,
     ) as (schema, chunks):
-        total = _customers(tables) if engine.in_process else None
-        yield schema, _in_order(engine, chunks, schema, tables, report=report, customers=total)
+        yield schema, _in_order(engine, chunks, schema, tables, report=report, customers=customers)
 
 
 def _customers(tables: Tables) -> int:

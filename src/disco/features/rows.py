@@ -1,38 +1,23 @@
 """Rows of features, read for training or use: by column name where there are names, refused by name.
 
-Training rows come from arrays in memory, or from Parquet read chunk by chunk so that not all rows are held at once.
-They are in time order. For early stopping a share of the customers is kept out of training, and their orders in the
-later half of the rows tell when to stop. Later orders of customers who were trained on would not do: the orders of a
-customer share one row of features, so a network that remembers customers looks better and better on them.
+A row is a customer, or an order or a code of one (`training_rows`). NaN stands for an unknown value.
 """
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
 from numpy.typing import ArrayLike
 
 from disco.features.builder import SCHEMA_KEY
-from disco.features.catalogue import HISTORY_FEATURE, NOT_FEATURES
-from disco.features.kernel import known_values, row_keys
-from disco.features.scaling import Scaling
-from disco.features.selection import FEATURES_KEY
-from disco.features.snapshot import Snapshot, snapshot_of
+from disco.features.catalogue import FEATURES_KEY, HISTORY_FEATURE, NOT_FEATURES
+from disco.features.kernel import known_values
 from disco.records.arrays import Flags, Matrix, Vector
 from disco.records.chunks import row_chunks
 from disco.records.errors import InputError, SchemaMismatchError
-
-TARGET, DEPTH = "log_full_price", "depth"  # columns of a training file
-IN_MEMORY_ROWS = 300_000  # beyond this a file is streamed
-SAMPLE_ROWS = 200_000  # that scales and moments are taken from
-_LARGEST_LOG = 32.0  # |ln money| beyond this is no money
-
 
 FeatureRows: TypeAlias = pa.Table | pa.RecordBatch | ArrayLike
 """(rows, features): an Arrow table, a pandas data frame, or an array."""
@@ -227,231 +212,3 @@ def has_history(X: FeatureRows) -> Flags:
     table = as_table(X)
     matrix = array_matrix(X, (HISTORY_FEATURE,)) if table is None else table_matrix(table, (HISTORY_FEATURE,))
     return known_rows(matrix, (HISTORY_FEATURE,))
-
-
-# ---- training rows --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ScaledRows:
-    """Rows as the network sees them: scaled inputs (rows, features), ln full price, (depth − mean) / sd."""
-
-    inputs: Matrix
-    target: Vector
-    relative_depth: Vector
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RawRows:
-    """Features (rows, features; NaN = missing), ln full price and depth of each order, all with a purchase history."""
-
-    features: Matrix
-    target: Vector
-    depth: Vector
-
-    def scaled(self, scaling: Scaling, mean_depth: float, sd_depth: float) -> ScaledRows:
-        return ScaledRows(scaling.apply(self.features), self.target, (self.depth - mean_depth) / sd_depth)
-
-    def at(self, rows: Any) -> "RawRows":
-        return RawRows(self.features[rows], self.target[rows], self.depth[rows])
-
-    def held_out(self, share: float) -> Flags:
-        """Whose rows are kept out of training: about `share` of the customers, told apart by their features."""
-        return held_out_rows(self.features, share)
-
-
-def held_out_rows(features: Matrix, share: float) -> Flags:
-    """(rows,) whether a row is one of about this share of the customers, who are told apart by their features alone."""
-    keys = np.empty(len(features), np.uint64)
-    rows = np.ascontiguousarray(features)
-    row_keys(rows, rows.view(np.uint64), keys)
-    return np.asarray((keys >> np.uint64(11)) < share * 2.0**53)
-
-
-class Rows(Protocol):
-    """Training rows before scaling: in chunks, and those kept out; names, schema and definitions of the features."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def schema(self) -> str: ...
-
-    @property
-    def own_features(self) -> str: ...
-
-    @property
-    def snapshot(self) -> Snapshot | None:
-        """Of all customers on the day of the features; None: not known."""
-
-    @property
-    def validation(self) -> RawRows: ...
-
-    def training(self, random: np.random.Generator | None) -> Iterator[RawRows]:
-        """Every training row once; chunks in an order drawn from `random`, or as stored."""
-
-    def sample(self) -> RawRows:
-        """Evenly spread training rows, about SAMPLE_ROWS at most."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MemoryRows:
-    """Rows held in memory."""
-
-    names: tuple[str, ...]
-    schema: str
-    own_features: str
-    snapshot: Snapshot | None
-    kept: RawRows
-    validation: RawRows
-
-    @classmethod
-    def read(cls, X: Any, target: Any, depth: Any, *, validation_share: float) -> "MemoryRows":
-        table = as_table(X)
-        if table is None:
-            matrix, schema, own, snapshot = array_matrix(X, None), "", "", None
-            names = tuple(f"x{place}" for place in range(matrix.shape[1]))
-        else:
-            names, schema, own = feature_columns(table), schema_of(table), own_features_of(table)
-            snapshot = snapshot_of(table.schema)
-            matrix = table_matrix(table, names)
-        rows = _checked(matrix, target, depth, names)
-        held = rows.held_out(validation_share)
-        late = np.arange(len(held)) >= len(held) // 2
-        return cls(names, schema, own, snapshot, rows.at(~held), rows.at(held & late))
-
-    def training(self, random: np.random.Generator | None) -> Iterator[RawRows]:
-        yield self.kept
-
-    def sample(self) -> RawRows:
-        return self.kept.at(slice(None, None, max(1, -(-len(self.kept.target) // SAMPLE_ROWS))))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ParquetRows:
-    """Rows of a Parquet file, folder or dataset, one row group in memory at a time (and the validation rows)."""
-
-    names: tuple[str, ...]
-    schema: str
-    own_features: str
-    snapshot: Snapshot | None
-    pieces: tuple[Any, ...]
-    target: str
-    depth: str | None
-    validation_share: float
-    stride: int
-    validation: RawRows
-
-    @classmethod
-    def open(cls, source: ds.Dataset, target: str, depth: str | None, *, validation_share: float) -> "ParquetRows":
-        columns = (target,) if depth is None else (target, depth)
-        empty = source.schema.empty_table()
-        names = tuple(name for name in feature_columns(empty) if name not in columns)
-        pieces = [piece for file in source.get_fragments() for piece in file.split_by_row_group()]
-        stride = max(1, -(-sum(piece.count_rows() for piece in pieces) // SAMPLE_ROWS))
-        late = (_read(piece, names, target, depth) for piece in pieces[len(pieces) // 2 :])
-        held = [rows.at(rows.held_out(validation_share)) for rows in late]
-        return cls(
-            names=names,
-            schema=schema_of(empty),
-            own_features=own_features_of(empty),
-            snapshot=snapshot_of(source.schema),
-            pieces=tuple(pieces),
-            target=target,
-            depth=depth,
-            validation_share=validation_share,
-            stride=stride,
-            validation=_joined(held, len(names)),
-        )
-
-    def training(self, random: np.random.Generator | None) -> Iterator[RawRows]:
-        order = range(len(self.pieces)) if random is None else random.permutation(len(self.pieces)).tolist()
-        for place in order:
-            rows = _read(self.pieces[place], self.names, self.target, self.depth)
-            yield rows.at(~rows.held_out(self.validation_share))
-
-    def sample(self) -> RawRows:
-        return _joined([rows.at(slice(None, None, self.stride)) for rows in self.training(None)], len(self.names))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ScaledSource:
-    """Rows as `training.train` asks for them; what is in memory anyway is scaled once."""
-
-    rows: Rows
-    scaling: Scaling
-    mean_depth: float
-    sd_depth: float
-    validation: ScaledRows
-    ready: tuple[ScaledRows, ...]
-
-    @classmethod
-    def of(cls, rows: Rows, scaling: Scaling, mean_depth: float, sd_depth: float) -> "ScaledSource":
-        held = (rows.kept,) if isinstance(rows, MemoryRows) else ()
-        ready = tuple(part.scaled(scaling, mean_depth, sd_depth) for part in held)
-        return cls(rows, scaling, mean_depth, sd_depth, rows.validation.scaled(scaling, mean_depth, sd_depth), ready)
-
-    def chunks(self, random: np.random.Generator) -> Iterator[ScaledRows]:
-        if self.ready:
-            yield from self.ready
-            return
-        for chunk in self.rows.training(random):
-            yield chunk.scaled(self.scaling, self.mean_depth, self.sd_depth)
-
-
-def parquet_rows(
-    source: str | Path | ds.Dataset, target: str, depth: str | None, *, validation_share: float
-) -> MemoryRows | ParquetRows:
-    """Rows of a Parquet file, folder or dataset: in memory when they are few, else row group by row group."""
-    dataset = source if isinstance(source, ds.Dataset) else parquet_dataset(Path(source))
-    for column in (target,) if depth is None else (target, depth):
-        if column not in dataset.schema.names:
-            found = ", ".join(dataset.schema.names)
-            raise InputError("training file", found=f"the columns {found}", expected=f"a column {column}")
-    if dataset.count_rows() > IN_MEMORY_ROWS:
-        return ParquetRows.open(dataset, target, depth, validation_share=validation_share)
-    table = dataset.to_table()
-    columns = [name for name in table.column_names if name not in (target, depth)]
-    depths = None if depth is None else table[depth]
-    return MemoryRows.read(table.select(columns), table[target], depths, validation_share=validation_share)
-
-
-def parquet_dataset(path: Path) -> Any:
-    """A Parquet file or a folder of them."""
-    if not path.exists():
-        raise InputError("training file", found=f"nothing at {path}", expected="a Parquet file or a folder of them")
-    try:
-        return ds.dataset(path, format="parquet")
-    except pa.ArrowInvalid as error:
-        raise InputError(f"training file {path}", found=str(error).splitlines()[0], expected="Parquet") from error
-
-
-def _read(piece: Any, names: tuple[str, ...], target: str, depth: str | None) -> RawRows:
-    table = piece.to_table(columns=[*names, target, *([] if depth is None else [depth])])
-    return _checked(table_matrix(table, names), table[target], None if depth is None else table[depth], names)
-
-
-def _joined(parts: list[RawRows], features: int) -> RawRows:
-    if not parts:
-        return RawRows(np.empty((0, features)), np.empty(0), np.empty(0))
-    return RawRows(
-        np.concatenate([part.features for part in parts]),
-        np.concatenate([part.target for part in parts]),
-        np.concatenate([part.depth for part in parts]),
-    )
-
-
-def _checked(features: Matrix, target: Any, depth: Any, names: tuple[str, ...]) -> RawRows:
-    """Rows with finite targets and depths; those of customers without a purchase in the year are left out."""
-    rows = features.shape[0]
-    log_full_price = vector(target, rows=rows, where="log_basket")
-    wild = np.flatnonzero(np.abs(log_full_price) >= _LARGEST_LOG)
-    if wild.size:
-        raise InputError(
-            f"log_basket, row {wild[0] + 1}",
-            found=log_full_price[wild[0]],
-            expected="the natural logarithm of a basket's full price",
-            fix="Hand in ln(full price), not the price.",
-        )
-    depths = np.zeros(rows) if depth is None else depth_column(depth, rows=rows)
-    return RawRows(features, log_full_price, depths).at(known_rows(features, names))

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from disco.features.measures import LOG_GRID, YEAR_DAYS
+from disco.features.catalogue import LOG_GRID, YEAR_DAYS
 from disco.records.errors import InputError
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.money import minor_units_sql

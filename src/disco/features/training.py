@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from disco.features.codes import CodeRows, ScaledCodes
-from disco.features.embedding import Embedding
-from disco.features.rows import RawRows, Rows, ScaledRows, ScaledSource
-from disco.features.scaling import Scaling
+from disco.features.embedding import Embedding, Scaling
+from disco.features.training_rows import CodeRows, OrderRows, RawRows, ScaledRows, ScaledSource
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError, MissingPartError
 from disco.records.score import EngagementHead, ScoreBins
@@ -87,7 +85,7 @@ class NetworkFit:
 
 
 def fit_embedding(
-    rows: Rows,
+    orders: OrderRows,
     *,
     hidden: tuple[int, ...],
     dimensions: int,
@@ -97,7 +95,7 @@ def fit_embedding(
     progress: Progress | None = None,
 ) -> NetworkFit:
     """The trained network. `codes` are needed by the engagement head, and used by no other."""
-    sample = rows.sample()
+    sample = orders.rows.sample
     if len(sample.target) < FEWEST_ROWS:
         raise InputError(
             "training rows", found=len(sample.target), expected=f"at least {FEWEST_ROWS} with a purchase in the year"
@@ -107,25 +105,26 @@ def fit_embedding(
     mean_depth, sd_depth = float(sample.depth.mean()), float(sample.depth.std())
     notes = () if heads == "level" else _weak_depths(inputs, sample.depth, sd_depth)
     sd_depth = sd_depth or 1.0
-    sizes = (len(rows.names), *hidden, dimensions)
+    sizes = (len(orders.names), *hidden, dimensions)
     # few rows, smaller batches: an epoch of a handful of steps would be stopped before it has learned anything
     batch_rows = min(schedule.batch_rows, max(_SMALLEST_BATCH, len(sample.target) // _STEPS_PER_EPOCH))
     start = _start(sample, mean_depth, sd_depth)
     trained = train(
-        ScaledSource.of(rows, scaling, mean_depth, sd_depth),
+        ScaledSource.of(orders.rows, scaling, mean_depth, sd_depth),
         replace(schedule, batch_rows=batch_rows),
         sizes=sizes,
         start=start[: 1 if heads == "level" else 2],
-        codes=None if codes is None else CodesSource.of(codes, scaling),
+        codes=None if codes is None else _scaled_codes(codes, scaling),
+        constants=None if codes is None else codes.constants,
         progress=progress,
     )
     losses = _finite(trained)
     mean, inverse_sd = _standards(last_layer(inputs, sizes, trained.weights, schedule.leak))
     notes += _dead_units(inverse_sd)
     embedding = Embedding(
-        feature_names=rows.names,
-        schema=rows.schema,
-        own_features=rows.own_features,
+        feature_names=orders.names,
+        schema=orders.schema,
+        own_features=orders.own_features,
         heads=heads.removesuffix(ENGAGEMENT),
         scaling=scaling,
         sizes=sizes,
@@ -139,12 +138,12 @@ def fit_embedding(
     )
     if codes is not None:
         weights = _on_context(trained.engagement, mean, inverse_sd)
-        day = rows.snapshot
+        day = orders.snapshot
         embedding = replace(
             embedding,
             heads=heads,
-            engagement=_engagement_head(weights, embedding.context(codes.sample.features)),
-            trained_means=None if day is None else day.means(rows.names, scaling.unit),
+            engagement=_engagement_head(weights, embedding.context(codes.rows.sample.features)),
+            trained_means=None if day is None else day.means(orders.names, scaling.unit),
         )
     return NetworkFit(embedding, losses, trained.validation_log_losses, notes)
 
@@ -264,7 +263,8 @@ def train(
     *,
     sizes: tuple[int, ...],
     start: tuple[float, ...],
-    codes: "CodesSource | None" = None,
+    codes: ScaledSource | None = None,
+    constants: Vector | None = None,
     progress: Progress | None = None,
 ) -> Trained:
     """Minimise the mean of (ln F − b(x) − s(x)·(depth − mean) / sd)²; with codes, ½·ln of it plus the mean log loss of
@@ -272,7 +272,7 @@ def train(
 
     `sizes` = (features, hidden…, d1). `start` is where the heads begin: (mean ln F, pooled slope), or (mean ln F,) for
     a level head alone, s = 0. Training stops when the loss on the customers kept out has not improved for `patience`
-    epochs; the best epoch's weights are kept.
+    epochs; the best epoch's weights are kept. `constants` is where those of the codes' campaigns begin.
 
     ½·ln(mean square) is the likelihood of an order at the variance that fits best, so that both parts are likelihoods
     of one row. With codes the weights that are judged and kept are averages over steps: two kinds of batches make the
@@ -296,8 +296,8 @@ def train(
                 steps.append(torch.nn.Dropout(schedule.dropout))
         network = torch.nn.Sequential(*steps, heads).to(device)
         learner: Any = _Orders(network, slope=len(start) == 2)
-        if codes is not None:
-            learner = _OrdersAndCodes(network, codes, schedule, device)
+        if codes is not None and constants is not None:
+            learner = _OrdersAndCodes(network, codes, constants, schedule, device)
         optimiser = torch.optim.Adam(learner.parameters(), lr=schedule.learning_rate)
         random = np.random.default_rng(schedule.seed)
         held = _tensors(source.validation, device)
@@ -382,92 +382,68 @@ class _Orders:
     def parameters(self) -> list[Any]:
         return list(self._network.parameters())
 
-    def loss(self, inputs: Any, target: Any, relative_depth: Any) -> Any:
+    def loss(self, inputs: Any, target: Any, relative_depth: Any, campaign: Any) -> Any:
         return _squared(self._network(inputs), target, relative_depth, slope=self._slope)
 
-    def judge(self, inputs: Any, target: Any, relative_depth: Any) -> _Judged:
-        squared = float(self.loss(inputs, target, relative_depth))
+    def judge(self, inputs: Any, target: Any, relative_depth: Any, campaign: Any) -> _Judged:
+        squared = float(self.loss(inputs, target, relative_depth, campaign))
         return _Judged(squared, squared, float("nan"))
 
 
 class _OrdersAndCodes:
     """The loss of networks that also learn who uses a code: a batch of each kind per step."""
 
-    def __init__(self, network: Any, codes: "CodesSource", schedule: Schedule, device: "torch.device") -> None:
+    def __init__(
+        self, network: Any, codes: ScaledSource, constants: Vector, schedule: Schedule, device: "torch.device"
+    ) -> None:
         import torch
 
         self._torch, self._network, self._device = torch, network, device
-        self._constants = torch.nn.Parameter(torch.tensor(codes.rows.constants, dtype=torch.float32, device=device))
+        self._constants = torch.nn.Parameter(torch.tensor(constants, dtype=torch.float32, device=device))
         self._rise = torch.nn.Parameter(torch.zeros(1, device=device))  # δ
         self._batches = self._code_batches(codes, np.random.default_rng([schedule.seed, 1]), schedule.batch_rows)
-        self._held = self._code_tensors(codes.validation)
+        self._held = _tensors(codes.validation, device)
 
     def parameters(self) -> list[Any]:
         return [*self._network.parameters(), self._constants, self._rise]
 
-    def loss(self, inputs: Any, target: Any, relative_depth: Any) -> Any:
-        sent, used, depth, campaign = next(self._batches)
+    def loss(self, inputs: Any, target: Any, relative_depth: Any, campaign: Any) -> Any:
+        sent, *code = next(self._batches)
         out = self._network(self._torch.cat([inputs, sent]))
         squared = _squared(out[: len(target)], target, relative_depth, slope=True)
-        return _half_log(squared) + self._log_loss(out[len(target) :], used, depth, campaign)
+        return _half_log(squared) + self._log_loss(out[len(target) :], *code)
 
-    def judge(self, inputs: Any, target: Any, relative_depth: Any) -> _Judged:
+    def judge(self, inputs: Any, target: Any, relative_depth: Any, campaign: Any) -> _Judged:
         squared = _squared(self._network(inputs), target, relative_depth, slope=True)
-        sent, used, depth, campaign = self._held
-        logs = float(self._log_loss(self._network(sent), used, depth, campaign)) if len(used) else float("nan")
-        return _Judged(float(_half_log(squared)) + (logs if len(used) else 0.0), float(squared), logs)
+        sent, *code = self._held
+        logs = float(self._log_loss(self._network(sent), *code)) if len(sent) else float("nan")
+        return _Judged(float(_half_log(squared)) + (logs if len(sent) else 0.0), float(squared), logs)
 
     def _log_loss(self, out: Any, used: Any, relative_depth: Any, campaign: Any) -> Any:
         logit = out[:, 2] + self._constants[campaign] + self._rise * relative_depth
         return self._torch.nn.functional.binary_cross_entropy_with_logits(logit, used)
 
-    def _code_batches(self, codes: "CodesSource", random: np.random.Generator, batch_rows: int) -> Iterator[Any]:
+    def _code_batches(self, codes: ScaledSource, random: np.random.Generator, batch_rows: int) -> Iterator[Any]:
         """Batches without end."""
-        for chunk in codes.chunks(random):
-            parts = self._code_tensors(chunk)
-            order: Any = self._torch.from_numpy(random.permutation(chunk.used.size)).to(self._device)
-            for some in order.split(batch_rows):
-                yield tuple(part[some] for part in parts)
-
-    def _code_tensors(self, codes: ScaledCodes) -> Any:
-        torch = self._torch
-        numbers = tuple(
-            torch.from_numpy(part.astype(np.float32)).to(self._device)
-            for part in (codes.inputs, codes.used, codes.relative_depth)
-        )
-        return (*numbers, torch.from_numpy(codes.campaign).to(self._device))
+        while True:
+            for chunk in codes.chunks(random):
+                parts = _tensors(chunk, self._device)
+                order: Any = self._torch.from_numpy(random.permutation(len(chunk.target))).to(self._device)
+                for some in order.split(batch_rows):
+                    yield tuple(part[some] for part in parts)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CodesSource:
-    """Codes as `train` asks for them; what is in memory anyway is scaled once."""
-
-    rows: CodeRows
-    scaling: Scaling
-    mean_depth: float
-    sd_depth: float
-    validation: ScaledCodes
-    ready: ScaledCodes | None
-
-    @classmethod
-    def of(cls, rows: CodeRows, scaling: Scaling) -> "CodesSource":
-        depth = rows.sample.depth
-        mean, sd = float(depth.mean()), float(depth.std()) or 1.0
-        ready = rows.pieces[0]().scaled(scaling, mean, sd) if rows.in_memory else None
-        return cls(rows, scaling, mean, sd, rows.validation.scaled(scaling, mean, sd), ready)
-
-    def chunks(self, random: np.random.Generator) -> Iterator[ScaledCodes]:
-        while self.ready is not None:
-            yield self.ready
-        for piece in self.rows.chunks(random):
-            yield piece.scaled(self.scaling, self.mean_depth, self.sd_depth)
+def _scaled_codes(codes: CodeRows, scaling: Scaling) -> ScaledSource:
+    depth = codes.rows.sample.depth
+    return ScaledSource.of(codes.rows, scaling, float(depth.mean()), float(depth.std()) or 1.0)
 
 
 def _tensors(rows: ScaledRows, device: "torch.device") -> "tuple[torch.Tensor, ...]":
     import torch
 
-    parts = (rows.inputs, rows.target, rows.relative_depth)
-    return tuple(torch.from_numpy(part.astype(np.float32)).to(device) for part in parts)
+    numbers = (rows.inputs, rows.target, rows.relative_depth)
+    floats = tuple(torch.from_numpy(part.astype(np.float32)).to(device) for part in numbers)
+    return (*floats, torch.from_numpy(rows.campaign).to(device))
 
 
 def _squared(out: Any, target: Any, relative_depth: Any, *, slope: bool) -> Any:

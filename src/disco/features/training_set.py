@@ -36,12 +36,11 @@ from disco.features.catalogue import (
     choose,
     schema_hash,
 )
-from disco.features.codes import CodesSent
 from disco.features.files import write_batches, write_features
 from disco.features.on_engine import MOST_CUSTOMERS, CustomerSample, is_sampled
-from disco.features.rows import DEPTH
 from disco.features.snapshot import Snapshot, counted, snapshot_of, with_snapshot
 from disco.features.sources import Sources
+from disco.features.training_rows import DEPTH, CodesSent
 from disco.records.arguments import read_count
 from disco.records.arrays import Flags, Ids, Vector
 from disco.records.errors import InputError, SchemaMismatchError

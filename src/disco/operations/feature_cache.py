@@ -50,13 +50,13 @@ class FeatureCache:
     keep: bool = True
     """Whether features that had to be built are kept for the next time."""
     threads: int | None = None
-    """Of DuckDB; None: one per processor."""
+    """Of the program over a whole shop; None: one per processor."""
     memory_limit: str | None = None
     """Of DuckDB, such as 3GB; None: most of the memory."""
     bucket_customers: int = BUCKET_CUSTOMERS
     """Measured at a time; features do not depend on it."""
     engine: TableEngine | None = None
-    """Computes features; None: DuckDB on this machine. They do not depend on it."""
+    """Computes features of more customers than a bucket has; None: one program does. They do not depend on it."""
 
     @property
     def contexts_folder(self) -> Path:

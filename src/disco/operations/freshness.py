@@ -6,7 +6,7 @@ from datetime import date, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.features.measures import YEAR_DAYS
+from disco.features.catalogue import YEAR_DAYS
 from disco.records.plan import Plan
 from disco.records.ports import Tables, locale_of
 from disco.records.table_rows import TableRows

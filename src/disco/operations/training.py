@@ -104,8 +104,8 @@ def write_features(
 ) -> FeaturesResult:
     """Write the features of every customer of the tables at `place` (a folder or a database URL) to a Parquet file.
 
-    engine: computes them; None: DuckDB on this machine, with these threads and this limit of memory. The file has the
-    same bytes.
+    engine: computes them bucket by bucket where there are many customers; None: one program does, with these threads
+    and this limit of memory. The file has the same bytes.
     """
     with (
         open_tables(place) as source,

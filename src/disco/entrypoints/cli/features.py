@@ -61,7 +61,7 @@ def features(
     """
     from disco.entrypoints.files import read_yaml
     from disco.entrypoints.python import tables_opener
-    from disco.features.selection import read_selection
+    from disco.features.catalogue import read_selection
     from disco.operations.training import write_features
 
     day = day_of(as_of)

@@ -82,8 +82,8 @@ def context(
     from disco.entrypoints.files import read_yaml
     from disco.entrypoints.python import tables_opener
     from disco.features import ContextNetwork
+    from disco.features.catalogue import read_selection
     from disco.features.network import DEVICES, HEADS
-    from disco.features.selection import read_selection
     from disco.operations.training import train_context
 
     for option, found, allowed in (("--heads", heads, HEADS), ("--device", device, DEVICES)):

@@ -122,7 +122,7 @@ class FeaturesRequest(BaseModel):
 async def features(shop: ShopOf, request: Request, body: FeaturesRequest) -> Response:
     def write(file: File) -> None:
         from disco.entrypoints.python import tables_opener
-        from disco.features.selection import read_selection
+        from disco.features.catalogue import read_selection
         from disco.operations.training import write_features
 
         write_features(

@@ -3,9 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-
-from disco.features import ContextNetwork, TrainingSet
-from disco.features.baselines import (
+from studies.baselines import (
     LEAST_SQUARES,
     LIGHT_GBM,
     NETWORK,
@@ -15,6 +13,8 @@ from disco.features.baselines import (
     fit_models,
     group_importance,
 )
+
+from disco.features import ContextNetwork, TrainingSet
 
 
 def orders(count, *, seed, kind):
