@@ -210,7 +210,7 @@ def _by_customer(
     """What the program reads (`Sources.joined`), each row with the bucket that needs it."""
 
     def checked(name: str) -> ChunkedTable:
-        table, function = held[name].rows(), CheckedRows(sources, name, ranges)
+        table, function = held[name].rows(), BucketRows(sources, name, ranges)
         return table.transform(function, function.schema(table.schema))
 
     def links(column: str) -> ChunkedTable:
@@ -399,7 +399,7 @@ def _keyed(rows: pa.Table, column: str, buckets: int) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedRows:
+class BucketRows:
     """A chunk's rows as the program reads them, with the bucket of their customer; refunds with that of their order.
 
     A row that breaks a rule of its table is a TableError.
