@@ -94,5 +94,5 @@ def test_prices_from_an_allocation_are_those_of_the_solve(seed):
     result = allocate(values, caps)
     least = np.full((6, 6), np.inf)
     by_depth = np.ascontiguousarray(values.T)
-    least_losses(by_depth, None, np.zeros_like(by_depth), result.choice, 0.0, 0, 2_000, least)
+    least_losses(by_depth, np.empty((0, 0), np.bool_), np.zeros_like(by_depth), result.choice, 0.0, 0, 2_000, least)
     assert prices_from(least) == pytest.approx(result.prices, rel=1e-12, abs=1e-12)

@@ -15,7 +15,7 @@ from disco.allocation import (
     allocate_table,
     budget,
     chunk_prices,
-    rates,
+    rate_range,
     survey,
 )
 from disco.allocation.problem import read_problem
@@ -143,11 +143,11 @@ def depths_by_id(found: TableAllocation) -> dict:
 def small_samples(monkeypatch):
     """Tables of some thousand customers go the way of many."""
     monkeypatch.setattr(survey, "SAMPLED", 1500)
-    monkeypatch.setattr(budget, "_TO_THE_END", 2000)
-    monkeypatch.setattr(budget, "_SEARCHED_AT_ONCE", 1500)
-    monkeypatch.setattr(budget, "_SAMPLED", 2000)
-    monkeypatch.setattr(rates, "_SAMPLED", 1200)
-    monkeypatch.setattr(rates, "_FEW", 400)
+    monkeypatch.setattr(budget, "EXACT_RATE", 2000)
+    monkeypatch.setattr(budget, "CONTESTED_AT_ONCE", 1500)
+    monkeypatch.setattr(budget, "RATE_SAMPLED", 2000)
+    monkeypatch.setattr(rate_range, "SAMPLED", 1200)
+    monkeypatch.setattr(rate_range, "FIRST_SAMPLED", 400)
 
 
 @pytest.mark.parametrize("kind", KINDS)

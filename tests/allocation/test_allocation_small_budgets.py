@@ -7,13 +7,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from disco.allocation import Segments, Status, allocate, branching
+from disco.allocation import Segments, Status, allocate
 from disco.allocation.allocate import solve_problem
-from disco.allocation.exchanging import best_sum, list_exchanges, near_sums
-from disco.allocation.listing import Meeting
-from disco.allocation.opening import Core, Nodes, sums_after
 from disco.allocation.pennies import Pennies
 from disco.allocation.problem import AllocationProblem, read_problem
+from disco.allocation.small import search
+from disco.allocation.small.exchanges import best_sum, list_exchanges, near_sums
+from disco.allocation.small.lists import Meeting
+from disco.allocation.small.options import Core, Nodes, sums_after
 
 
 def _tiny(number: int) -> AllocationProblem:
@@ -73,8 +74,8 @@ def _best_of_all(problem: AllocationProblem) -> float:
 def test_each_way_of_searching_finds_the_best_of_all(
     monkeypatch: pytest.MonkeyPatch, brief: int, thorough: int
 ) -> None:
-    monkeypatch.setattr(branching, "_BRIEF", brief)
-    monkeypatch.setattr(branching, "_THOROUGH", thorough)
+    monkeypatch.setattr(search, "_BRIEF_STATES", brief)
+    monkeypatch.setattr(search, "_THOROUGH_STATES", thorough)
     solved = 0
     for number in range(12):
         problem = _tiny(number)
@@ -218,22 +219,22 @@ def test_sums_near_an_amount_are_the_nearest_and_the_best_is_the_largest_not_abo
     assert best_sum(one, other, int(every[0]) - 1) == (-1, -1)
 
 
-@pytest.mark.parametrize("number", range(40))
-def test_sums_of_pennies_are_within_the_budget_as_decimals_are(number: int) -> None:
-    rng = np.random.default_rng([number, 100])
-    customers = int(rng.integers(3, 60))
-    costs = np.round(rng.lognormal(0.0, 2.0, (2, customers)), 2)
-    met = np.where(rng.random(customers) < 0.5, 0, -1)
-    budget = round(float(costs[0][met == 0].sum()), 2)
-    pennies = Pennies.of(costs, budget)
-    assert pennies is not None
-    assert Pennies.of(costs, pennies.allowed) == pennies
-    numbers = pennies.counted(costs)
-    for choice in [met, *rng.integers(-1, 2, (10, customers))]:
-        chosen = [(int(column), row) for row, column in enumerate(choice) if column >= 0]
-        within = sum((Fraction(str(costs[cell])) for cell in chosen), Fraction(0)) <= Fraction(str(budget))
-        assert (sum(int(numbers[cell]) for cell in chosen) <= pennies.budget) == within
-        assert (sum(float(costs[cell]) for cell in chosen) <= pennies.allowed) == within
+def test_sums_of_pennies_are_within_the_budget_as_decimals_are() -> None:
+    for number in range(40):
+        rng = np.random.default_rng([number, 100])
+        customers = int(rng.integers(3, 60))
+        costs = np.round(rng.lognormal(0.0, 2.0, (2, customers)), 2)
+        met = np.where(rng.random(customers) < 0.5, 0, -1)
+        budget = round(float(costs[0][met == 0].sum()), 2)
+        pennies = Pennies.of(costs, budget)
+        assert pennies is not None
+        assert Pennies.of(costs, pennies.allowed) == pennies
+        numbers = pennies.counted(costs)
+        for choice in [met, *rng.integers(-1, 2, (10, customers))]:
+            chosen = [(int(column), row) for row, column in enumerate(choice) if column >= 0]
+            within = sum((Fraction(str(costs[cell])) for cell in chosen), Fraction(0)) <= Fraction(str(budget))
+            assert (sum(int(numbers[cell]) for cell in chosen) <= pennies.budget) == within
+            assert (sum(float(costs[cell]) for cell in chosen) <= pennies.allowed) == within
 
 
 def test_a_budget_is_met_to_the_penny_where_floats_exceed_it_in_the_last_bit() -> None:
@@ -260,17 +261,18 @@ def test_a_conflict_names_the_budget_as_it_was_given() -> None:
     assert "Raise the budget from 2.50 to 6.00" in str(found.conflicts[0])
 
 
-@pytest.mark.parametrize("number", range(30))
-def test_budgets_in_pennies_are_those_of_whole_numbers(number: int) -> None:
-    rng = np.random.default_rng([number, 101])
-    customers = int(rng.integers(2, 60))
-    minor = rng.integers(1, 2_000, (customers, 3))
-    values = rng.lognormal(2.0, 1.0, (customers, 3)) + minor / 50
-    caps, budget = [customers // 2 + 1, None, customers // 3 + 1], int(rng.integers(100, minor.max(axis=1).sum() + 1))
-    money = allocate(values, caps, costs=minor / 100, budget=budget / 100)
-    whole = allocate(values, caps, costs=minor.astype(float), budget=float(budget))
-    assert money.value == pytest.approx(whole.value, rel=1e-9)
-    assert money.status is whole.status
+def test_budgets_in_pennies_are_those_of_whole_numbers() -> None:
+    for number in range(12):
+        rng = np.random.default_rng([number, 101])
+        customers = int(rng.integers(2, 60))
+        minor = rng.integers(1, 2_000, (customers, 3))
+        values = rng.lognormal(2.0, 1.0, (customers, 3)) + minor / 50
+        caps, largest = [customers // 2 + 1, None, customers // 3 + 1], int(minor.max(axis=1).sum())
+        budget = int(rng.integers(100, largest + 1))
+        money = allocate(values, caps, costs=minor / 100, budget=budget / 100)
+        whole = allocate(values, caps, costs=minor.astype(float), budget=float(budget))
+        assert money.value == pytest.approx(whole.value, rel=1e-9)
+        assert money.status is whole.status
 
 
 def test_costs_with_many_digits_are_not_pennies() -> None:

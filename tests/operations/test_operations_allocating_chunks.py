@@ -12,7 +12,7 @@ import pytest
 from spark_cluster import spark_engine
 
 from disco import LocalEngine
-from disco.allocation import budget, rates, survey
+from disco.allocation import budget, rate_range, survey
 from disco.operations import allocating_chunks
 from disco.operations.allocating import AllocationSummary, allocate_files
 from disco.records.errors import InputError
@@ -38,10 +38,10 @@ def small_samples(monkeypatch):
     """Tables of some thousand customers go the way of many."""
     monkeypatch.setattr(allocating_chunks, "_BUCKETS", 24)
     monkeypatch.setattr(survey, "SAMPLED", 1500)
-    monkeypatch.setattr(budget, "_TO_THE_END", 2000)
-    monkeypatch.setattr(budget, "_SEARCHED_AT_ONCE", 1500)
-    monkeypatch.setattr(rates, "_SAMPLED", 1200)
-    monkeypatch.setattr(rates, "_FEW", 400)
+    monkeypatch.setattr(budget, "EXACT_RATE", 2000)
+    monkeypatch.setattr(budget, "CONTESTED_AT_ONCE", 1500)
+    monkeypatch.setattr(rate_range, "SAMPLED", 1200)
+    monkeypatch.setattr(rate_range, "FIRST_SAMPLED", 400)
 
 
 def tables(*, ties: bool = False) -> tuple[pa.Table, pa.Table]:

@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike
 from disco.allocation.budget import BudgetSolution, solve_budget
 from disco.allocation.certificate import certify
 from disco.allocation.conflicts import conflicts_of
-from disco.allocation.finishing import PROVED
 from disco.allocation.grid import tie_hash
 from disco.allocation.limits import CountsLike, Segments
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, read_problem
 from disco.allocation.reference import infeasible
 from disco.allocation.result import Allocation, Status, relative_gap
+from disco.allocation.small import PROVED
 from disco.allocation.solver import solve
 from disco.records.arrays import Floats, Vector
 from disco.records.decisions import Audience, Offer
@@ -82,17 +82,14 @@ def allocate(
 
 
 def solve_problem(
-    problem: AllocationProblem, *, warm: Vector | None = None, engine: Engine | None = None, brief: bool = False
+    problem: AllocationProblem, *, warm: Vector | None = None, engine: Engine | None = None
 ) -> Allocation:
-    """The allocation of a problem that was read, checked by its certificate.
-
-    brief: as for `budget.solve_budget`.
-    """
+    """The allocation of a problem that was read, checked by its certificate."""
     start = time.perf_counter()
     if problem.limits.contradict:
         return infeasible(problem, conflicts_of(problem), start)
     if problem.limits.budget is not None:
-        filled = solve_budget(problem, warm=warm, engine=engine, brief=brief)
+        filled = solve_budget(problem, warm=warm, engine=engine)
         if filled is None:
             return infeasible(problem, conflicts_of(problem), start)
         return certified_budget(problem, filled, seconds=time.perf_counter() - start, engine=engine)
@@ -184,8 +181,7 @@ def allocate_offer(
         ids=audience.ids,
     )
     warm = _read_warm(warm_prices, columns=problem.columns)
-    # hundreds of rounds may be solved for one answer: a risk to keep, propensities, a replay
-    allocation = replace(solve_problem(problem, warm=warm, engine=engine, brief=True), ids=problem.ids)
+    allocation = replace(solve_problem(problem, warm=warm, engine=engine), ids=problem.ids)
     allocation.require_feasible(where=where)
     return allocation
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from disco.allocation import survey as surveys
 from disco.allocation.allocate import solve_problem
+from disco.allocation.budget import solve_budget_in_chunks
 from disco.allocation.certificate import allowed_prices, state
 from disco.allocation.certificate_chunks import Audit, Audited
-from disco.allocation.chunk_budget import ManyCustomers
 from disco.allocation.chunk_prices import ChunkPrices, SolvedTable
 from disco.allocation.chunk_rows import ChunkRows, Layout
 from disco.allocation.chunk_screen import DecidedChunks, Nobody, ScreenedChunks, Screening, SettlingRule, open_choices
@@ -27,6 +27,7 @@ from disco.allocation.limits import CountsLike, Limits, SegmentLimits, Segments,
 from disco.allocation.paths import Assignment
 from disco.allocation.pennies import allowed_budget
 from disco.allocation.problem import AllocationProblem
+from disco.allocation.rate_range import RowsInChunks
 from disco.allocation.result import Allocation, Status
 from disco.allocation.survey import Survey, Surveyed, Suspected, refuse_duplicates, side_by_side
 from disco.records.arrays import Array, Keys
@@ -227,11 +228,13 @@ class _Run:
         tree = tree_of(limits)
         rate = None
         if limits.budget is not None:
-            many = ManyCustomers(survey, limits, self.layout, self._fold, self._screened)
-            filled = many.solve()
+            filled = solve_budget_in_chunks(RowsInChunks(survey, limits, self.layout, self._fold, self._screened))
             if filled is not None:
-                placed, priced = filled
-                return placed, replace(priced.solution, choice=placed.choice), priced.rate, False
+                priced, last = filled.solution.bound_from, filled.last_pass
+                choice = filled.solution.solution.choice
+                prices = priced.solution.potentials
+                placed = SolvedTable(last.rule, last.open.keys, choice, prices, last.settled_cost)
+                return placed, replace(priced.solution, choice=choice), priced.rate, False
             rate = 0.0
         closed = None
         if tree.leaf.shape[0] > 1:

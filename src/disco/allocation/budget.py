@@ -1,44 +1,57 @@
-"""A budget on top of the limits: Lagrangian bound, then the budget filled cycle by cycle.
+"""A budget on top of the limits: a budget price that bounds the optimum, then the budget filled cycle by cycle.
 
-For a budget price λ ≥ 0 the problem with values v - λ·c is exact and canonical, and
+For a budget price λ ≥ 0 the problem with values v - λ·c is exact and canonical, and L(λ) bounds the optimum
+(`lagrangian`). λ is bracketed between an allocation that spends too much (over budget) and one that does not (within
+budget).
 
-    L(λ) = max Σ (v - λ·c) + λ·budget   bounds the optimum.
+The difference between the two is split into cycles on the tree of places: customers who sit elsewhere are edges from
+the old leaf to the new one, and where a limit's count differs, extra edges along the tree make every node balanced. Any
+subset of the cycles keeps every limit, for each count stays between its two ends. The best subset that the budget
+allows is applied.
 
-λ is bracketed between an allocation that spends too much and one that does not; the difference between the two is split
-into cycles, and the best subset that the budget allows is applied. Of many customers, passes over all of them first
-settle those whose place does not depend on λ (`contended`), and the search is among the others. Few customers are
-solved to the end (`branching`, `finishing`), fewer where hundreds of rounds are solved for one answer (`brief`).
+Three sizes of tables go through the same steps:
+
+- up to 400 customers: the rest of the gap is closed by a search (`small`), whoever asks;
+- up to 20,000: λ is found exactly;
+- more: passes over all customers first settle those whose place does not depend on λ (`rate_range`), in memory or in
+  chunks, and the search is among the others. Where that settles too few, a sample gives λ, and a few exact solves
+  beside it are enough to fill the budget.
 """
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.branching import branch
-from disco.allocation.contended import Narrowing, narrowed
-from disco.allocation.filling import CLOSE_ENOUGH, fill, fill_best, search_exactly
-from disco.allocation.finishing import Relaxed
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, largest_of
+from disco.allocation.rate_range import BudgetTable, ChunkPass, Ends, RowsInChunks, RowsInMemory, contested_part
+from disco.allocation.small import Relaxed, search_to_the_end
 from disco.allocation.solver import solve
 from disco.records.arrays import Array
+from disco.records.compiled import njit
 from disco.records.identity import customer_keys
 from disco.records.ports import Engine
 
-_MOVES = 400  # a bracket whose ends differ in fewer customers is narrow enough to fill the budget from
-_STEPS = 60  # solves at most, on the way to the budget price
-_SAMPLED = 3_000  # customers among whom a first budget price is looked for
-_REACH = 0.01  # relative error of that price, at least
-_TO_THE_END = 20_000  # customers, at most, for whom λ is found exactly, so that a looser limit cannot lower the bound
-_SEARCHED_AT_ONCE = 14_000  # contended customers, at most, among whom the budget price is searched without another pass
-_SPREADS = (3.5, 9.0)  # half-widths of ranges, in standard errors: the second where the first does not hold
-_WORTH_FILLING = 2e-5  # relative gap of an even mixture of two allocations, from where on a budget is filled from them
-_FILLED = 1e-9  # relative gap at which few contended customers need no better filling
-_KEPT = 11  # allocations remembered on either side of the budget: a wider bracket may fill the budget better
-_SEARCHED = 48  # customers, at most, among whom a round among hundreds is searched exactly
-_FINISHED = 400  # customers, at most, whose budget is solved to the end
+# What decides how a table is solved
+SEARCHED_TO_THE_END = 400  # customers, at most: 99% of such rounds are proved, in 8 ms as a rule (decision 135)
+EXACT_RATE = 20_000  # customers, at most, for whom λ is found exactly, so that a looser limit cannot lower the bound
+CONTESTED_AT_ONCE = 14_000  # contested customers, at most, among whom λ is searched without another pass
+RATE_SAMPLED = 3_000  # customers among whom a first λ is looked for where no pass settles enough
+RANGE_SPREADS = (3.5, 9.0)  # half-widths of ranges, in standard errors: the second where the first does not hold
+
+# When a search for λ may stop, as relative gaps or widths. None of these makes a bound wrong.
+_CLOSE_ENOUGH = 4e-7  # gap at which a filled budget of many customers is good enough
+_FILLED = 1e-9  # gap at which few contested customers need no better filling
+_WORTH_FILLING = 2e-5  # gap of an even mixture of two allocations, from where on filling from them may reach the above
+_FILLED_MOVES = 400  # customers in whom two allocations differ, from where on no λ between them helps
+_SOLVES = 60  # exact solves, at most, on the way to λ
+_SAMPLED_ERROR = 0.01  # relative error of the λ of a sample, at least
+_FILLED_FROM = 12  # allocations remembered on either side: a wider bracket may fill the budget better
+_FILLED_FROM_OF_MANY = 4  # the same beyond a million customers: each takes two bytes per customer
+_SWAPS, _SWAPPED_AMONG = 40, 600  # swaps of one cycle for another, and the cycles next to break-even they are among
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,75 +64,115 @@ class BudgetSolution:
     bound: float = math.inf  # what no allocation exceeds, where a search knows better than the prices
 
 
-def solve_budget(
-    problem: AllocationProblem, *, warm: Array | None = None, engine: Engine | None = None, brief: bool = False
-) -> BudgetSolution | None:
-    """An allocation within the budget, and the prices that bound what any could reach; None: floors cost too much.
+class _Bracket(NamedTuple):
+    """Allocations on either side of the budget, the narrowest last, and the one with the lowest bound.
 
-    brief: only rounds of `_SEARCHED` customers are searched to the end. A plan with a risk to keep, propensities and
-        replays solve hundreds of rounds, and a search of 400 customers may take seconds.
+    Costs fall as λ rises, so that rates rise in `above` and fall in `below` towards the λ at which the budget is met.
+    The one with the lowest bound may be on either side, or have prices that were drawn on from both.
     """
-    if problem.keys is None and problem.customers > _TO_THE_END:  # they are asked for again and again
+
+    best: Priced
+    above: list[Priced]  # spend too much
+    below: list[Priced]  # do not
+
+
+def solve_budget(
+    problem: AllocationProblem, *, warm: Array | None = None, engine: Engine | None = None
+) -> BudgetSolution | None:
+    """An allocation within the budget, and the prices that bound what any could reach; None: floors cost too much."""
+    if problem.keys is None and problem.customers > EXACT_RATE:  # they are asked for again and again
         problem = replace(problem, keys=customer_keys(np.arange(problem.customers), engine=engine))
-    if problem.customers <= _FINISHED and not brief:
+    few = problem.customers <= SEARCHED_TO_THE_END
+    if few:
         warm = None  # where floors bind, prices depend on where they began, and what a search finds on prices
     lagrangian = Lagrangian(_affordable(problem), warm=warm, engine=engine)
-    if problem.customers > _TO_THE_END:
-        found = among_contended(lagrangian)
-        if found is not None:
-            return found
+    if problem.customers > EXACT_RATE:
+        settled = _among_contested(RowsInMemory(lagrangian))
+        if settled is not None:
+            return settled
     relaxed = _relaxed(lagrangian)
     if relaxed is None:
         return None
-    if relaxed.exact:
-        return BudgetSolution(relaxed.filled, relaxed.best, exact=True)
-    if brief:
-        if problem.customers > _SEARCHED:
-            return BudgetSolution(relaxed.filled, relaxed.best)
-        searched, exact = search_exactly(lagrangian, relaxed.filled, relaxed.best)
-        return BudgetSolution(searched, relaxed.best, exact)
-    if problem.customers <= _FINISHED:
-        finished = branch(lagrangian, relaxed, _relaxed_part)
-        return BudgetSolution(finished.solution, relaxed.best, finished.exact, finished.bound)
-    return BudgetSolution(relaxed.filled, relaxed.best)
+    if relaxed.exact or not few:
+        return BudgetSolution(relaxed.filled, relaxed.best, relaxed.exact)
+    ended = search_to_the_end(lagrangian, relaxed, _relaxed_part)
+    return BudgetSolution(ended.solution, relaxed.best, ended.exact, ended.bound)
+
+
+class ChunkedSolution(NamedTuple):
+    """The same for a table in chunks: `solution` is about those whom the last pass left open."""
+
+    solution: BudgetSolution
+    last_pass: ChunkPass
+
+
+def solve_budget_in_chunks(table: RowsInChunks) -> ChunkedSolution | None:
+    """By passes over chunks; None: no range of budget prices settles enough customers."""
+    settled = _among_contested(table)
+    return None if settled is None or table.last_pass is None else ChunkedSolution(settled, table.last_pass)
+
+
+def _among_contested(table: BudgetTable) -> BudgetSolution | None:
+    """By passes that settle all customers whom the budget price does not concern, and a search among the others; None:
+    they settle too few.
+
+    Each pass leaves a smaller table, of which a sharper sample can be taken, until the others are few enough. If then
+    a solve among them finds prices outside of a box, somebody may have been settled wrongly: the result stands
+    only where its own prices bound the whole table closely, and otherwise wider boxes are tried.
+    """
+    for spread in RANGE_SPREADS:
+        looked_at: BudgetTable = table
+        ends: Ends | None = None
+        here: Lagrangian | None = None
+        while looked_at.customers > CONTESTED_AT_ONCE:
+            part = contested_part(looked_at, within=ends, spread=spread)
+            if part is None:
+                break
+            here, ends = part
+            looked_at = RowsInMemory(here)
+            if ends[0].jumps_to(ends[1]):  # a whole depth moves at one budget price: another pass could not part them
+                break
+        if ends is None or here is None:
+            return None
+        over_budget, within_budget = here.at(ends[0].rate), here.at(ends[1].rate)
+        feasible = over_budget.solution.feasible and within_budget.solution.feasible
+        if over_budget.fits or not within_budget.fits or not feasible:
+            continue
+        few = here.problem.customers <= EXACT_RATE
+        bracket = (_narrowest if few else _narrow_enough)(here, over_budget, within_budget)
+        filled = here.priced(0.0, _fill_best(here, bracket, enough=_FILLED if few else _CLOSE_ENOUGH))
+        if here.holds or table.bound_at(bracket.best) - filled.worth <= _CLOSE_ENOUGH * abs(filled.worth):
+            return BudgetSolution(here.for_everybody(filled.solution), bracket.best)
+    return None
 
 
 def _relaxed(lagrangian: Lagrangian) -> Relaxed | None:
     """Prices for the budget, and an allocation filled from the two on either side of it; None: floors cost too much."""
-    few = lagrangian.problem.customers <= _TO_THE_END
+    few = lagrangian.problem.customers <= EXACT_RATE
     guess = 0.0 if few else _sampled_rate(lagrangian)
-    *below, rich = _until_rich(lagrangian, guess)
-    if not rich.solution.feasible:
+    *cheaper, over_budget = _until_over_budget(lagrangian, guess)
+    if not over_budget.solution.feasible:
         return None
-    if rich.fits:
-        choice = rich.solution.choice
-        return Relaxed(rich, rich.solution, choice, choice, choice, exact=True)
-    poor = _cheapest(lagrangian, rich)
-    if not poor.fits:
+    if over_budget.fits:
+        choice = over_budget.solution.choice
+        return Relaxed(over_budget, over_budget.solution, choice, choice, choice, exact=True)
+    cheapest = _cheapest(lagrangian, over_budget)
+    if not cheapest.fits:
         return None
-    best, above, below = _bracket(lagrangian, rich, poor) if few else _approach(lagrangian, rich, [poor, *below], guess)
+    if few:
+        bracket = _narrowest(lagrangian, over_budget, cheapest)
+    else:
+        bracket = _from_guess(lagrangian, over_budget, [cheapest, *cheaper], guess)
+    best, above, below = bracket
     near = fill(lagrangian, above[-1], below[-1])
-    filled = fill_best(lagrangian, best, above, below)
-    if rich.rate > 0.0 and best.bound - (worth := lagrangian.priced(0.0, filled).worth) > CLOSE_ENOUGH * abs(worth):
-        wider = fill_best(lagrangian, best, [lagrangian.at(0.0), *above], below)
+    filled = _fill_best(lagrangian, bracket)
+    worth = lagrangian.priced(0.0, filled).worth
+    if over_budget.rate > 0.0 and best.bound - worth > _CLOSE_ENOUGH * abs(worth):
+        wider = _fill_best(lagrangian, bracket._replace(above=[lagrangian.at(0.0), *above]))
         filled = max(filled, wider, key=lambda one: lagrangian.priced(0.0, one).worth)
-    rich_choice, poor_choice = above[-1].solution.choice, below[-1].solution.choice
-    return Relaxed(best, filled, near.choice, rich_choice, poor_choice, exact=False)
-
-
-def _until_rich(lagrangian: Lagrangian, guess: float) -> list[Priced]:
-    """Allocations at falling rates from somewhat below a guess on; the last spends too much, if any does.
-
-    At a rate of 0, depths are worth the same to everybody more often than elsewhere, and solves take longer.
-    """
-    found: list[Priced] = []
-    reach = _REACH  # relative error of the guess: step beyond it, for it may itself be a kink
-    while guess > 0.0 and reach <= 0.3:
-        found.append(lagrangian.at(guess * (1.0 - reach)))
-        if not found[-1].fits or not found[-1].solution.feasible:
-            return found
-        reach *= 3.0
-    return [*found, lagrangian.at(0.0)]
+    return Relaxed(
+        best, filled, near.choice, above[-1].solution.choice, below[-1].solution.choice, exact=False
+    )  # fmt: skip
 
 
 def _relaxed_part(problem: AllocationProblem) -> tuple[Lagrangian, Relaxed] | None:
@@ -129,36 +182,26 @@ def _relaxed_part(problem: AllocationProblem) -> tuple[Lagrangian, Relaxed] | No
     return None if relaxed is None else (lagrangian, relaxed)
 
 
-def among_contended(lagrangian: Lagrangian, *, narrow: Narrowing | None = None) -> BudgetSolution | None:
-    """By passes that settle all customers whom the budget price does not concern, and a search among the others.
+def _until_over_budget(lagrangian: Lagrangian, guess: float) -> list[Priced]:
+    """Allocations at falling rates from somewhat below a guess on; the last spends too much, if any does.
 
-    narrow: how a range is found and a pass is made; None: as `contended.narrowed` does it.
+    At a rate of 0, depths are worth the same to everybody more often than elsewhere, and solves take longer.
     """
-    for spread in _SPREADS:
-        here, ends = lagrangian, None
-        while here.problem.customers > _SEARCHED_AT_ONCE:
-            found = (narrow or narrowed)(here, within=ends, spread=spread)
-            if found is None:
-                break
-            here, ends = found
-            if ends[0].jumps_to(ends[1]):  # a whole depth moves at one budget price: another pass could not part them
-                break
-        if ends is None:
-            return None
-        rich, poor = here.at(ends[0].rate), here.at(ends[1].rate)
-        if rich.fits or not poor.fits or not rich.solution.feasible or not poor.solution.feasible:
-            continue
-        few = here.problem.customers <= _TO_THE_END
-        best, above, below = (_bracket if few else _approach_between)(here, rich, poor)
-        enough = _FILLED if few else CLOSE_ENOUGH
-        filled = here.priced(0.0, fill_best(here, best, above, below, enough=enough))
-        if here.holds or lagrangian.bound_at(best) - filled.worth <= CLOSE_ENOUGH * abs(filled.worth):
-            return BudgetSolution(here.for_everybody(filled.solution), best)
-    return None
+    tried: list[Priced] = []
+    error = _SAMPLED_ERROR  # of the guess: step beyond it, for it may itself be a kink
+    while guess > 0.0 and error <= 0.3:
+        tried.append(lagrangian.at(guess * (1.0 - error)))
+        if not tried[-1].fits or not tried[-1].solution.feasible:
+            return tried
+        error *= 3.0
+    return [*tried, lagrangian.at(0.0)]
 
 
 def _affordable(problem: AllocationProblem) -> AllocationProblem:
-    """Cells that cost more than the whole budget can never be taken: costs are not negative."""
+    """Cells that cost more than the whole budget can never be taken: costs are not negative.
+
+    Without them the largest cost is smaller, so that the grid of sums is finer and the prices bound more tightly.
+    """
     budget = problem.limits.budget
     if budget is None or problem.costs is None or problem.largest_cost <= budget:
         return problem
@@ -167,141 +210,155 @@ def _affordable(problem: AllocationProblem) -> AllocationProblem:
     return replace(problem, eligible=eligible, largest_cost=largest_of(problem.costs, eligible))
 
 
-def _cheapest(lagrangian: Lagrangian, rich: Priced) -> Priced:
+def _cheapest(lagrangian: Lagrangian, like: Priced) -> Priced:
     """The allocation that spends least: nobody gets a code, or with floors the cheapest way to meet them."""
     problem = lagrangian.problem
     if not problem.limits.has_floors:
         nobody = np.full(problem.customers, -1, np.int16)
-        return lagrangian.priced(math.inf, replace(rich.solution, choice=nobody))
+        return lagrangian.priced(math.inf, replace(like.solution, choice=nobody))
     negative = replace(problem, values=-lagrangian.costs, costs=None, largest_cost=0.0)
     return lagrangian.priced(math.inf, solve(negative, engine=lagrangian.engine))
 
 
-def _bracket(
-    lagrangian: Lagrangian, rich: Priced, poor: Priced, *, enough: float = 0.0
-) -> tuple[Priced, list[Priced], list[Priced]]:
-    """Narrow (spends too much, does not) until nothing lies between, or their rates differ by a share of `enough`.
+def _narrowest(
+    lagrangian: Lagrangian, over_budget: Priced, within_budget: Priced, *, enough: float = 0.0
+) -> _Bracket:  # fmt: skip
+    """Narrow the two until nothing lies between, or their rates differ by a share of `enough`.
 
-    Returns the solution with the best bound, and the last few on either side, the narrowest last.
+    Two tries in three interpolate what is spent; the third, and every one after a jump of spending, solves where the
+    lines of the two cross. If neither is beaten there, that is the minimum of L(λ).
     """
-    best = rich
-    above, below = [rich], [poor]
+    best, above, below = over_budget, [over_budget], [within_budget]
     jump = False
-    for step in range(_STEPS):
-        if rich.spent <= poor.spent:  # they differ in the last bits only
+    for step in range(_SOLVES):
+        over_budget, within_budget = above[-1], below[-1]
+        if over_budget.spent <= within_budget.spent:  # they differ in the last bits only
             break
-        rate = lagrangian.crossing(rich, poor)
-        interpolated = math.isfinite(poor.rate) and step % 3 != 2 and not jump
+        rate = lagrangian.crossing(over_budget, within_budget)
+        interpolated = math.isfinite(within_budget.rate) and step % 3 != 2 and not jump
         if interpolated:
-            rate = _interpolated(lagrangian, rich, poor)
-        if not rich.rate < rate < poor.rate:
+            rate = _interpolated(lagrangian, over_budget, within_budget)
+        if not over_budget.rate < rate < within_budget.rate:
             break
-        found = lagrangian.at(rate)
-        best = min(best, found, key=lambda priced: priced.bound)
-        same = found.spent in (rich.spent, poor.spent)
-        before = rich.spent - poor.spent
-        if found.fits:
-            poor = found
-            below = [*below[-_KEPT:], poor]
-        else:
-            rich = found
-            above = [*above[-_KEPT:], rich]
-        jump = math.isfinite(poor.rate) and step > 1 and rich.spent - poor.spent > 0.8 * before  # a kink in between
+        between = lagrangian.at(rate)
+        best = _lower(best, between)
+        same = between.spent in (over_budget.spent, within_budget.spent)
+        _add_to(above, below, between, _FILLED_FROM)
+        jump = math.isfinite(below[-1].rate) and step > 1 and _hardly_closer(over_budget, within_budget, above, below)
         if same and not interpolated:  # at the crossing of the two, neither is beaten: nothing lies between
             break
-        if found.spent == lagrangian.budget or poor.rate - rich.rate < enough * poor.rate:
+        if between.spent == lagrangian.grid.budget or below[-1].rate - above[-1].rate < enough * below[-1].rate:
             break
-    return best, above, below
+    return _Bracket(best, above, below)
 
 
-def _interpolated(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> float:
+def _lower(*priced: Priced) -> Priced:
+    return min(priced, key=lambda one: one.bound)
+
+
+def _add_to(above: list[Priced], below: list[Priced], priced: Priced, most: int) -> None:
+    """Put an allocation on its side of the budget, and forget the widest ones of that side beyond `most`."""
+    side = below if priced.fits else above
+    side.append(priced)
+    del side[:-most]
+
+
+def _hardly_closer(over_budget: Priced, within_budget: Priced, above: list[Priced], below: list[Priced]) -> bool:
+    """Whether a solve between two allocations left most of what their spending differs by: a kink is in between."""
+    return above[-1].spent - below[-1].spent > 0.8 * (over_budget.spent - within_budget.spent)
+
+
+def _interpolated(lagrangian: Lagrangian, over_budget: Priced, within_budget: Priced) -> float:
     """Spending falls smoothly with the rate, as a rule."""
-    share = (rich.spent - lagrangian.budget) / (rich.spent - poor.spent)
-    return rich.rate + min(max(share, 0.02), 0.98) * (poor.rate - rich.rate)
+    share = (over_budget.spent - lagrangian.grid.budget) / (over_budget.spent - within_budget.spent)
+    return over_budget.rate + min(max(share, 0.02), 0.98) * (within_budget.rate - over_budget.rate)
 
 
-def _approach(
-    lagrangian: Lagrangian, rich: Priced, below: list[Priced], guess: float
-) -> tuple[Priced, list[Priced], list[Priced]]:
-    """`_bracket` for many customers: from the rate of a sample, and only until the budget can be filled well.
+def _from_guess(lagrangian: Lagrangian, over_budget: Priced, below: list[Priced], guess: float) -> _Bracket:
+    """A bracket of many customers: from the rate of a sample, and only until the budget can be filled well.
 
     below: allocations within the budget by falling rates, the first the cheapest there is.
     """
-    best, above, poor = min([rich, *below], key=lambda priced: priced.bound), [rich], below[-1]
-    reach = _REACH
-    for _ in range(_STEPS):
-        if rich.spent <= poor.spent or math.isfinite(poor.rate):
+    best, above = _lower(over_budget, *below), [over_budget]
+    error = _SAMPLED_ERROR
+    for _ in range(_SOLVES):
+        over_budget, within_budget = above[-1], below[-1]
+        if over_budget.spent <= within_budget.spent or math.isfinite(within_budget.rate):
             break
-        rate = guess * (1.0 + reach)
-        reach = min(3.0 * reach, 0.3)
-        if not rich.rate < rate < poor.rate:
-            rate = lagrangian.crossing(rich, poor)
-            if not rich.rate < rate < poor.rate:
-                return best, above, below
-        found = lagrangian.at(rate)
-        best = min(best, found, key=lambda priced: priced.bound)
-        if found.fits:
-            poor = found
-            below.append(poor)
-        else:
-            rich = found
-            above.append(rich)
-        if found.spent == lagrangian.budget:
-            return best, above, below
-    better, above_it, below_it = _approach_between(lagrangian, rich, poor)
-    best = min(best, better, key=lambda priced: priced.bound)
-    return best, [*above[:-1], *above_it], [*below[:-1], *below_it]
+        rate = guess * (1.0 + error)
+        error = min(3.0 * error, 0.3)
+        if not over_budget.rate < rate < within_budget.rate:
+            rate = lagrangian.crossing(over_budget, within_budget)
+            if not over_budget.rate < rate < within_budget.rate:
+                return _Bracket(best, above, below)
+        between = lagrangian.at(rate)
+        best = _lower(best, between)
+        (below if between.fits else above).append(between)
+        if between.spent == lagrangian.grid.budget:
+            return _Bracket(best, above, below)
+    narrow = _narrow_enough(lagrangian, above[-1], below[-1])
+    return _Bracket(_lower(best, narrow.best), [*above[:-1], *narrow.above], [*below[:-1], *narrow.below])
 
 
-def _approach_between(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced, list[Priced], list[Priced]]:
-    """Narrow (spends too much, does not), both at finite rates, until the budget can be filled well from the two."""
-    best = min(rich, poor, key=lambda priced: priced.bound)
-    above, below = [rich], [poor]
-    kept = _KEPT if lagrangian.problem.customers <= 1_000_000 else 3  # each takes two bytes per customer
-    kink = poor.rate - rich.rate <= 5e-2 * poor.rate and _jumps(lagrangian, rich, poor)
-    for _ in range(_STEPS):
-        if rich.spent <= poor.spent:
+def _narrow_enough(lagrangian: Lagrangian, over_budget: Priced, within_budget: Priced) -> _Bracket:
+    """Narrow the two, both at finite rates, until the budget can be filled well from them.
+
+    Of many customers a solve is dear, and two allocations differ in so many that cycles fill the budget to nearly the
+    bound long before λ is exact. Where spending jumps, solves close in on the jump from the side that is farther away,
+    and do not touch it: there, whole depths tie.
+    """
+    best, above, below = _lower(over_budget, within_budget), [over_budget], [within_budget]
+    most = _FILLED_FROM if lagrangian.problem.customers <= 1_000_000 else _FILLED_FROM_OF_MANY
+    kink = _rates_near(over_budget, within_budget) and _jumps(lagrangian, over_budget, within_budget)
+    for _ in range(_SOLVES):
+        over_budget, within_budget = above[-1], below[-1]
+        if over_budget.spent <= within_budget.spent:
             break
-        width = poor.rate - rich.rate
-        if width <= 5e-2 * poor.rate:  # perhaps the budget can be filled well already
-            best = min(best, lagrangian.between(above, below), key=lambda priced: priced.bound)
-            share = (lagrangian.budget - poor.spent) / (rich.spent - poor.spent)
-            even = poor.worth + share * (rich.worth - poor.worth)  # what any filling reaches, nearly
-            if best.bound - even <= _WORTH_FILLING * abs(even):
-                worth = lagrangian.priced(0.0, fill(lagrangian, rich, poor)).worth
-                if best.bound - worth <= CLOSE_ENOUGH * abs(worth):
-                    break
-        if width <= 1e-3 * poor.rate:
-            moves = int(np.count_nonzero(rich.solution.choice != poor.solution.choice))
-            if moves <= max(40, min(_MOVES, int(np.count_nonzero(poor.solution.choice >= 0)) // 100)):
+        if _rates_near(over_budget, within_budget):  # perhaps the budget can be filled well already
+            best = _lower(best, lagrangian.between(above, below))
+            if _fills_well(lagrangian, best, over_budget, within_budget):
                 break
-        rate = _interpolated(lagrangian, rich, poor)
+        if within_budget.rate - over_budget.rate <= 1e-3 * within_budget.rate:
+            moves = int(np.count_nonzero(over_budget.solution.choice != within_budget.solution.choice))
+            codes = int(np.count_nonzero(within_budget.solution.choice >= 0))
+            if moves <= max(40, min(_FILLED_MOVES, codes // 100)):
+                break
+        rate = _interpolated(lagrangian, over_budget, within_budget)
         if kink:  # close in on it, but do not solve there
-            centre = lagrangian.crossing(rich, poor)
-            ahead, behind = centre - rich.rate, poor.rate - centre
+            centre = lagrangian.crossing(over_budget, within_budget)
+            ahead, behind = centre - over_budget.rate, within_budget.rate - centre
             rate = centre - 0.3 * ahead if ahead > behind else centre + 0.3 * behind
-        if not rich.rate < rate < poor.rate:
-            rate = lagrangian.crossing(rich, poor)
-            if not rich.rate < rate < poor.rate:
+        if not over_budget.rate < rate < within_budget.rate:
+            rate = lagrangian.crossing(over_budget, within_budget)
+            if not over_budget.rate < rate < within_budget.rate:
                 break
-        found = lagrangian.at(rate)
-        best = min(best, found, key=lambda priced: priced.bound)
-        before = rich.spent - poor.spent
-        if found.fits:
-            poor = found
-            below = [*below[-kept:], poor]
-        else:
-            rich = found
-            above = [*above[-kept:], rich]
-        if found.spent == lagrangian.budget:
+        between = lagrangian.at(rate)
+        best = _lower(best, between)
+        _add_to(above, below, between, most)
+        if between.spent == lagrangian.grid.budget:
             break
-        kink = rich.spent - poor.spent > 0.8 * before  # in between
-    return best, above, below
+        kink = _hardly_closer(over_budget, within_budget, above, below)
+    return _Bracket(best, above, below)
 
 
-def _jumps(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> bool:
+def _rates_near(over_budget: Priced, within_budget: Priced) -> bool:
+    return within_budget.rate - over_budget.rate <= 5e-2 * within_budget.rate
+
+
+def _fills_well(lagrangian: Lagrangian, best: Priced, over_budget: Priced, within_budget: Priced) -> bool:
+    """Whether the budget filled from two allocations is close enough to the bound; tried where it can be."""
+    share = (lagrangian.grid.budget - within_budget.spent) / (over_budget.spent - within_budget.spent)
+    even = within_budget.worth + share * (over_budget.worth - within_budget.worth)  # what any filling reaches, nearly
+    if best.bound - even > _WORTH_FILLING * abs(even):
+        return False
+    worth = lagrangian.priced(0.0, fill(lagrangian, over_budget, within_budget)).worth
+    return best.bound - worth <= _CLOSE_ENOUGH * abs(worth)
+
+
+def _jumps(lagrangian: Lagrangian, over_budget: Priced, within_budget: Priced) -> bool:
     """Whether spending falls by more than its share between two rates close to each other."""
-    return (rich.spent - poor.spent) * poor.rate > 5.0 * lagrangian.budget * (poor.rate - rich.rate)
+    fall = (over_budget.spent - within_budget.spent) * within_budget.rate
+    return fall > 5.0 * lagrangian.grid.budget * (within_budget.rate - over_budget.rate)
 
 
 def _sampled_rate(lagrangian: Lagrangian) -> float:
@@ -311,15 +368,204 @@ def _sampled_rate(lagrangian: Lagrangian) -> float:
     """
     problem = lagrangian.problem
     keys = problem.keys_of(np.arange(problem.customers))
-    sample = problem.part(np.argpartition(keys, _SAMPLED)[:_SAMPLED])
+    sample = problem.part(np.argpartition(keys, RATE_SAMPLED)[:RATE_SAMPLED])
     small = Lagrangian(sample, warm=lagrangian.warm)
-    rich = small.at(0.0)
-    if rich.fits or not rich.solution.feasible:
+    over_budget = small.at(0.0)
+    if over_budget.fits or not over_budget.solution.feasible:
         return 0.0
-    poor = _cheapest(small, rich)
-    if not poor.fits:
+    cheapest = _cheapest(small, over_budget)
+    if not cheapest.fits:
         return 0.0
-    best = _bracket(small, rich, poor, enough=5e-3)[0]
+    best = _narrowest(small, over_budget, cheapest, enough=5e-3).best
     if not problem.limits.has_floors:  # where floors bind, which prices are shown depends on where they began
-        lagrangian.begin_at(best.solution)
+        lagrangian.begin_at(best.solution.potentials[1:])
     return best.rate
+
+
+def _fill_best(lagrangian: Lagrangian, bracket: _Bracket, *, enough: float = _CLOSE_ENOUGH) -> Assignment:
+    """Fill from the narrowest bracket; a wider one has more cycles to choose from, and may leave less unspent.
+
+    enough: a relative gap at which no wider one is tried.
+    """
+    best, above, below = bracket
+    filled: list[Priced] = []
+    for back in (1, 2, 3, 4, 6, 8, 12):
+        for back_above, back_below in ((1, back), (back, 1)) if back > 1 else ((1, 1),):
+            ends = above[-min(back_above, len(above))], below[-min(back_below, len(below))]
+            filled.append(lagrangian.priced(0.0, fill(lagrangian, *ends)))
+            dearest = max(filled, key=lambda priced: priced.worth)
+            if best.bound - dearest.worth <= enough * abs(dearest.worth):
+                return dearest.solution
+    return dearest.solution
+
+
+def fill(lagrangian: Lagrangian, over_budget: Priced, within_budget: Priced) -> Assignment:
+    """Start from what the budget allows and apply the cycles towards the other that bring most.
+
+    The last result is remembered: a search asks for the same two again when it ends.
+    """
+    rates = (over_budget.rate, within_budget.rate)
+    if lagrangian.filled is None or lagrangian.filled[:2] != rates:
+        lagrangian.filled = (*rates, _fill(lagrangian, over_budget, within_budget))
+    return lagrangian.filled[2]
+
+
+def _fill(lagrangian: Lagrangian, over_budget: Priced, within_budget: Priced) -> Assignment:
+    problem, grid = lagrangian.problem, lagrangian.grid
+    before, after = within_budget.solution.choice, over_budget.solution.choice
+    moved = np.flatnonzero(before != after)
+    moved = moved[np.argsort(problem.keys_of(moved), kind="stable")]
+    if not moved.size:
+        return within_budget.solution
+    tree = within_budget.solution.tree
+    group = np.zeros(moved.size, np.int64) if problem.limits.segment is None else problem.limits.segment[moved]
+    nodes = np.concatenate([np.zeros((tree.leaf.shape[0], 1), np.int64), tree.leaf], axis=1)
+    cycle_of = np.empty(moved.size, np.int64)
+    origin, target = nodes[group, before[moved] + 1], nodes[group, after[moved] + 1]
+    count = split_into_cycles(origin, target, tree.parent, cycle_of)
+    gain, cost = (
+        _added_up(cells, before, after, moved, cycle_of, count) for cells in (problem.values, lagrangian.costs)
+    )
+    taken = np.zeros(count, np.int64)
+    left = (grid.budget - within_budget.spent) / grid.cost_scale
+    for reserve in (0.0, 1e-12, 1e-9):  # sums of floats may exceed the budget in the last bits: then keep a little back
+        fill_budget(gain, cost, left - reserve * grid.money, taken)
+        choice = before.copy()
+        apply = taken[cycle_of] == 1
+        choice[moved[apply]] = after[moved[apply]]
+        if lagrangian.keeps_budget(choice):
+            return replace(within_budget.solution, choice=choice)
+    return within_budget.solution
+
+
+def _added_up(cells: Array, before: Array, after: Array, moved: Array, cycle_of: Array, cycles: int) -> Array:
+    """(cycles,) what the moves of each cycle add, depth by depth, in the order of `moved`; cells: values, or costs."""
+    total = np.zeros(cycles)
+    target, origin = after[moved], before[moved]
+    for k in range(cells.shape[0]):
+        to, away = np.flatnonzero(target == k), np.flatnonzero(origin == k)
+        np.add.at(total, cycle_of[to], cells[k, moved[to]].astype(np.float64))
+        np.subtract.at(total, cycle_of[away], cells[k, moved[away]].astype(np.float64))
+    return total
+
+
+@njit(nogil=True, cache=True)
+def split_into_cycles(origin: Array, target: Array, parent: Array, cycle_of: Array) -> int:
+    """Fill cycle_of (edges,) for customers moving origin[e] → target[e] (nodes); returns the number of cycles.
+
+    Where more customers arrive at a node than leave it, edges up the tree carry the difference away: as many edges come
+    to each node as go from it, so that a walk along unused edges always returns, and what it returns along is a cycle.
+    Cycles of such extra edges alone move nobody and are not counted.
+    """
+    nodes = parent.size
+    moves = origin.size
+    surplus = np.zeros(nodes, np.int64)
+    for e in range(moves):
+        surplus[target[e]] += 1
+        surplus[origin[e]] -= 1
+    upward = np.zeros(nodes, np.int64)  # what leaves each node towards its parent
+    extra = 0
+    for node in range(nodes - 1, 0, -1):
+        upward[node] = surplus[node]
+        extra += abs(surplus[node])
+        surplus[parent[node]] += surplus[node]
+    tail = np.empty(moves + extra, np.int64)
+    head = np.empty(moves + extra, np.int64)
+    tail[:moves] = origin
+    head[:moves] = target
+    at = moves
+    for node in range(nodes - 1, 0, -1):
+        for _ in range(abs(upward[node])):
+            tail[at] = node if upward[node] > 0 else parent[node]
+            head[at] = parent[node] if upward[node] > 0 else node
+            at += 1
+    following = np.full(at, -1, np.int64)
+    first = np.full(nodes, -1, np.int64)
+    for e in range(at - 1, -1, -1):
+        following[e] = first[tail[e]]
+        first[tail[e]] = e
+    on_walk = np.full(nodes, -1, np.int64)  # position of a node on the walk
+    walk = np.empty(nodes + 1, np.int64)  # edges of the walk
+    cycles = 0
+    for start in range(nodes):
+        node = start
+        length = 0
+        on_walk[node] = 0
+        while True:
+            e = first[node]
+            if e < 0:
+                break
+            first[node] = following[e]
+            walk[length] = e
+            length += 1
+            node = head[e]
+            if on_walk[node] >= 0:
+                customers = False
+                while length > on_walk[node]:
+                    length -= 1
+                    edge = walk[length]
+                    if tail[edge] != node:
+                        on_walk[tail[edge]] = -1
+                    if edge < moves:
+                        cycle_of[edge] = cycles
+                        customers = True
+                cycles += 1 if customers else 0
+            else:
+                on_walk[node] = length
+        on_walk[start] = -1
+    return cycles
+
+
+@njit(nogil=True, cache=True)
+def fill_budget(gain: Array, cost: Array, budget: float, taken: Array) -> None:
+    """Choose cycles with Σ cost ≤ budget and Σ gain as high as greed and swaps of one for one can make it.
+
+    Cycles that gain and cost nothing, or give money back, come first, then those with the largest gain per cost. Where
+    the next one no longer fits, smaller ones fill what is left, and swaps near that point improve it.
+    """
+    count = gain.size
+    left = budget
+    ratio = np.empty(count)
+    for c in range(count):
+        taken[c] = 0
+        if cost[c] <= 0.0 and gain[c] >= 0.0:
+            taken[c] = 1
+            left -= cost[c]
+        ratio[c] = gain[c] / cost[c] if cost[c] > 0.0 else -np.inf
+    order = np.argsort(-ratio, kind="mergesort")
+    stopped = -1
+    for at in range(count):
+        c = order[at]
+        if taken[c] == 0 and gain[c] > 0.0:
+            if cost[c] <= left:
+                taken[c] = 1
+                left -= cost[c]
+            elif stopped < 0:
+                stopped = at
+    if stopped < 0:
+        return
+    reach = _SWAPPED_AMONG // 2  # only cycles near the break-even can profit from a swap
+    near = order[max(0, stopped - reach) : stopped + reach]
+    for _ in range(_SWAPS):
+        best = 0.0
+        out = -1
+        into = -1
+        for i in near:
+            if taken[i] == 1 or gain[i] <= best:
+                continue
+            if cost[i] <= left:
+                best, out, into = gain[i], -1, i
+        for j in near:
+            if taken[j] == 0:
+                continue
+            room = left + cost[j]
+            for i in near:
+                if taken[i] == 0 and cost[i] <= room and gain[i] - gain[j] > best:
+                    best, out, into = gain[i] - gain[j], j, i
+        if into < 0:
+            break
+        taken[into] = 1
+        left -= cost[into]
+        if out >= 0:
+            taken[out] = 0
+            left += cost[out]

@@ -1,9 +1,9 @@
 """The screening pass over a table in chunks: who is settled, and the rows of those who are not.
 
 A rule settles every customer whose place is the same for all prices that are still possible: those of a box
-(`screen`), of a range of budget prices (`contended`), or grid prices with a width for hashes (`ties`). Each is the same
-function of a customer in every pass, so that settled customers need not be remembered: a later pass settles them again,
-and only the choice of the others travels with it (`DecidedChunks`).
+(`screen`), of a range of budget prices (`rate_range`), or grid prices with a width for hashes (`ties`). Each is the
+same function of a customer in every pass, so that settled customers need not be remembered: a later pass settles them
+again, and only the choice of the others travels with it (`DecidedChunks`).
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from disco.allocation.cells import bits_of
 from disco.allocation.chunk_rows import ID, ChunkRows, Layout
-from disco.allocation.contended import screen_range
-from disco.allocation.lagrangian import RateRange
 from disco.allocation.screen import Apart, PriceBox, screen
 from disco.allocation.survey import affordable
 from disco.allocation.ties import GridBox, screen_exactly
@@ -91,28 +89,6 @@ def offered(rows: ChunkRows, *, closed: Array | None, budget: float | None) -> C
     if budget is not None and rows.costs is not None:
         flags = affordable(rows._replace(eligible=flags), budget)
     return rows._replace(eligible=flags)
-
-
-@dataclass(frozen=True, slots=True)
-class InRange:
-    """Whose place is the same in a whole range of budget prices."""
-
-    range_: RateRange
-    margin: float
-    scales: tuple[float, float]  # grid units per unit of value and of cost
-    budget: float
-
-    def settle(self, rows: ChunkRows) -> Settling:
-        rows = offered(rows, closed=None, budget=self.budget)
-        groups, columns = self.range_.boxes[0].centre.shape
-        choice, opened = np.empty(rows.size, np.int16), np.empty(rows.size, np.int64)
-        counts = np.zeros((groups, columns), np.int64)
-        assert rows.costs is not None
-        count, worth, spent = screen_range(
-            rows.values, rows.eligible, rows.costs, rows.group if groups > 1 else None, 0, rows.size,
-            self.range_.rates, self.range_.boxes, self.margin, self.scales, choice, counts, opened,
-        )  # fmt: skip
-        return Settling(choice, counts, opened[:count], int(worth), int(spent))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,17 @@
-"""The problem at a budget price λ: with values v - λ·c it is exact and canonical, and it bounds the optimum."""
+"""The problem at a budget price λ: with values v - λ·c it is exact and canonical, and it bounds the optimum.
+
+    L(λ) = max Σ (v - λ·c) + λ·budget   is at least the value of every allocation within the budget, for every λ ≥ 0.
+
+`Lagrangian.at(λ)` solves that problem and says what its allocation is worth and what it costs (`Priced`). Sums are
+integers on a grid that depends on the whole table alone (`SumGrid`), so that neither the order of rows nor the part of
+the table that is still looked at changes them.
+
+Of a large table only a part is looked at (`rate_range`): the customers whose place depends on λ. The others are
+settled (`SettledRest`), and every sum here is that of both together.
+"""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,6 +27,8 @@ from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import njit
 from disco.records.ports import Engine
 
+_NEAR_RATES = 0.1  # relative distance of two budget prices whose prices may be drawn on to a third one between them
+
 
 @dataclass(frozen=True, slots=True)
 class Priced:
@@ -29,126 +42,33 @@ class Priced:
     bound: float  # L(rate), or what other prices at this rate give; grid units of value
 
 
-@njit(nogil=True, cache=True)
-def _totals(
-    values: Array, costs: Array, choice: Array, value_scale: float, cost_scale: float
-) -> tuple[int, int, float]:
-    """Σ round(value · scale), Σ round(cost · scale) and `spent` of a choice, in one pass.
+@dataclass(frozen=True, slots=True)
+class SumGrid:
+    """Grid units in which values and costs of a whole table are added up, and its budget."""
 
-    The first two are integers, so the order of customers cannot change them.
-    """
-    worth = 0
-    cost = 0
-    total = low = 0.0
-    for i in range(choice.size):
-        if choice[i] >= 0:
-            worth += int(np.rint(np.float64(values[choice[i], i]) * value_scale))
-            term = np.float64(costs[choice[i], i])
-            cost += int(np.rint(term * cost_scale))
-            larger = total + term
-            low += (total - larger) + term if total >= term else (term - larger) + total
-            total = larger
-    return worth, cost, total + low
+    customers: int  # of the whole table
+    value_scale: float  # grid units per unit of value
+    cost_scale: float  # grid units per unit of cost
+    money: float  # the budget, as it was given
+    budget: int  # the budget, grid units of cost
+    grid_top: float  # no smaller than `AllocationProblem.grid_top` of any part of the table
 
+    @classmethod
+    def of(cls, *, customers: int, largest: float, largest_cost: float, budget: float, grid_top: float) -> "SumGrid":
+        """largest, largest_cost: magnitudes of values and costs that customers are eligible for."""
+        value_scale, cost_scale = _sum_scale(largest, customers), _sum_scale(largest_cost, customers)
+        # no sum of scaled costs reaches 2⁶², so a larger budget never binds
+        units = math.floor(min(budget * cost_scale, 2.0**62)) if largest_cost > 0 else 0
+        return cls(customers, value_scale, cost_scale, budget, units, grid_top)
 
-@njit(nogil=True, cache=True)
-def spent(costs: Array, choice: Array) -> float:
-    """Σ costs[choice[i], i] with its rounding error carried along."""
-    total = low = 0.0
-    for i in range(choice.size):
-        if choice[i] >= 0:
-            term = np.float64(costs[choice[i], i])
-            larger = total + term
-            low += (total - larger) + term if total >= term else (term - larger) + total
-            total = larger
-    return total + low
+    @property
+    def unit(self) -> float:
+        """Grid units of value per value, over grid units of cost per cost."""
+        return self.value_scale / self.cost_scale
 
 
-@njit(nogil=True, cache=True)
-def wanted(
-    values: Array, eligible: Array | None, costs: Array, segment: Array | None, prices: Array, rate: float,
-    start: int = 0, stop: int = -1,
-) -> float:  # fmt: skip
-    """Σ_i max(0, max_k value - rate · cost - price) over the customers start to stop (-1: to the last), prices:
-    (groups, depths)."""
-    total = 0.0
-    best = np.empty(2048)
-    last = values.shape[1] if stop < 0 else stop
-    for base in range(start, last, best.size):
-        count = min(best.size, last - base)
-        best[:] = 0.0
-        end = base + count
-        for k in range(values.shape[0]):
-            worth, paid = values[k, base:end], costs[k, base:end]
-            for j in range(count):
-                net = np.float64(worth[j]) - rate * np.float64(paid[j])
-                net -= prices[0, k] if segment is None else prices[segment[base + j], k]
-                better = net > best[j]
-                if eligible is not None:
-                    better = better and eligible[k, base + j]
-                best[j] = net if better else best[j]
-        total += best.sum()
-    return total
-
-
-@njit(nogil=True, cache=True)
-def least_losses(
-    values: Array, eligible: Array | None, costs: Array, choice: Array, rate: float, start: int, stop: int, least: Array
-) -> None:
-    """least[a + 1, b + 1] ← the least that a customer start to stop who has a would lose by moving to b (-1: no code),
-    at a budget price and without prices of the limits."""
-    columns = values.shape[0]
-    for i in range(start, stop):
-        own = choice[i]
-        worth = 0.0
-        if own >= 0:
-            worth = np.float64(values[own, i]) - rate * np.float64(costs[own, i])
-        if worth < least[own + 1, 0]:
-            least[own + 1, 0] = worth
-        for k in range(columns):
-            if eligible is None or eligible[k, i]:
-                lost = worth - (np.float64(values[k, i]) - rate * np.float64(costs[k, i]))
-                if lost < least[own + 1, k + 1]:
-                    least[own + 1, k + 1] = lost
-
-
-def prices_from(least: Array) -> Array:
-    """(depths,) the smallest prices at which nobody would rather move; about right, if an allocation is not optimal.
-
-    p_b ≥ p_a - least[a, b] for all a and b, where "no code" has the price 0: longest paths from it.
-
-    >>> prices_from(np.array([[0.0, -2.0, 1.0], [3.0, 0.0, 1.0], [np.inf, np.inf, 0.0]])).tolist()
-    [2.0, 1.0]
-    """
-    prices = np.zeros(least.shape[0])
-    for _ in range(prices.size):
-        higher = np.maximum((prices[:, None] - least).max(axis=0), 0.0)
-        higher[0] = 0.0
-        if (higher <= prices).all():
-            break
-        prices = np.maximum(prices, higher)
-    return prices[1:]
-
-
-def _drawn_on(far: Priced, near: Priced, rate: float) -> Array:
-    """Potentials on the line through those of two rates."""
-    share = (rate - near.rate) / (near.rate - far.rate)
-    drawn: Array = near.solution.potentials + share * (near.solution.potentials - far.solution.potentials)
-    return drawn
-
-
-def worth_of_limits(tree: Tree, potentials: Array) -> tuple[Array, float]:
-    """Potentials without prices that no limit could have, and what the limits are worth at them."""
-    price = potentials[1:] - potentials[tree.parent[1:]]
-    price = np.where(tree.low[1:] > 0, price, np.maximum(price, 0.0))
-    price = np.where(tree.high[1:] < UNLIMITED, price, np.minimum(price, 0.0))
-    allowed = np.zeros(tree.nodes)
-    allowed[1:] = price
-    allowed[1:] += allowed[tree.parent[1:]] * (tree.parent[1:] > 0)  # two levels at most
-    return allowed, float(np.where(price > 0.0, price * tree.high[1:], price * tree.low[1:]).sum())
-
-
-def sum_scale(largest: float, customers: int) -> float:
+def _sum_scale(largest: float, customers: int) -> float:
+    """The power of two at which sums over all customers stay below 2⁶²."""
     exponent = math.frexp(largest)[1] if largest > 0.0 else 0
     return math.ldexp(1.0, min(61 - customers.bit_length() - exponent, 1000))
 
@@ -173,16 +93,18 @@ class RateRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
-    """The customers of a whole table who are settled at every budget price that is still looked at.
+class SettledRest:
+    """The customers of a table who are settled at every budget price that is still looked at.
 
     The others are a smaller table, whose limits are what these leave of the limits. Sums are in the grid units of the
-    whole table.
+    whole table. `rows` and `choice` are about the customers at hand: everybody of a table in memory, and of a table in
+    chunks those whom the first pass left open.
     """
 
-    whole: "Lagrangian"  # the whole table
-    rows: Array  # (open,) row numbers of the smaller table's customers in the whole table
-    choice: Array  # (customers of the whole table,) of those who are settled; not yet known of the others
+    grid: SumGrid  # of the whole table
+    pays: Callable[[Array], bool]  # whether a choice of all customers at hand is within the budget to the last bit
+    rows: Array  # (open,) row numbers of the smaller table's customers among those at hand
+    choice: Array  # (customers at hand,) of those who are settled; not yet known of the others
     worth: int  # Σ values of the settled
     spent: int  # Σ costs of the settled
     ranges: tuple[RateRange, ...]  # where they are settled, the narrowest last
@@ -192,16 +114,149 @@ class Outside:
         return all(one.holds(rate, prices) for one in self.ranges)
 
     def with_open(self, choice: Array) -> Array:
-        """(customers of the whole table,) the choice of everybody, from that of the open ones."""
+        """(customers at hand,) the choice of everybody, from that of the open ones."""
         everybody = self.choice.copy()
         everybody[self.rows] = choice
         return everybody
 
 
+@njit(nogil=True, cache=True)
+def _totals(
+    values: Array, costs: Array, choice: Array, value_scale: float, cost_scale: float
+) -> tuple[int, int, float]:
+    """Σ round(value · scale), Σ round(cost · scale) and Σ cost of a choice, in one pass.
+
+    The first two are integers, so the order of customers cannot change them. The third carries its rounding error
+    along, for budgets are kept to the last bit.
+    """
+    worth = 0
+    cost = 0
+    total = low = 0.0
+    for i in range(choice.size):
+        if choice[i] >= 0:
+            worth += int(np.rint(np.float64(values[choice[i], i]) * value_scale))
+            term = np.float64(costs[choice[i], i])
+            cost += int(np.rint(term * cost_scale))
+            larger = total + term
+            low += (total - larger) + term if total >= term else (term - larger) + total
+            total = larger
+    return worth, cost, total + low
+
+
+@njit(nogil=True, cache=True)
+def wanted(
+    values: Array, eligible: Array, costs: Array, segment: Array, prices: Array, rate: float, start: int, stop: int
+) -> float:
+    """Σ_i max(0, max_k value - rate · cost - price) over the customers start to stop, prices: (groups, depths).
+
+    eligible, segment: with no entries where everybody is eligible, or there is one group.
+    """
+    total = 0.0
+    best, price = np.empty(2048), np.empty(2048)
+    for base in range(start, stop, best.size):
+        count = min(best.size, stop - base)
+        best[:] = 0.0
+        end = base + count
+        for k in range(values.shape[0]):
+            worth, paid = values[k, base:end], costs[k, base:end]
+            # loops of their own: without a condition in them the compiler takes several customers at once
+            if segment.size == 0:
+                price[:] = prices[0, k]
+            else:
+                for j in range(count):
+                    price[j] = prices[segment[base + j], k]
+            if eligible.size > 0:
+                allowed = eligible[k, base:end]
+                for j in range(count):
+                    price[j] = price[j] if allowed[j] else np.inf
+            for j in range(count):
+                net = np.float64(worth[j]) - rate * np.float64(paid[j]) - price[j]
+                best[j] = net if net > best[j] else best[j]
+        total += best.sum()
+    return total
+
+
+@njit(nogil=True, cache=True)
+def least_losses(
+    values: Array, eligible: Array, costs: Array, choice: Array, rate: float, start: int, stop: int, least: Array
+) -> None:
+    """least[a + 1, b + 1] ← the least that a customer start to stop who has a would lose by moving to b (-1: no code),
+    at a budget price and without prices of the limits. eligible: with no entries where everybody is."""
+    columns, everybody = values.shape[0], eligible.size == 0
+    for i in range(start, stop):
+        own = choice[i]
+        worth = 0.0
+        if own >= 0:
+            worth = np.float64(values[own, i]) - rate * np.float64(costs[own, i])
+        if worth < least[own + 1, 0]:
+            least[own + 1, 0] = worth
+        for k in range(columns):
+            if everybody or eligible[k, i]:
+                lost = worth - (np.float64(values[k, i]) - rate * np.float64(costs[k, i]))
+                if lost < least[own + 1, k + 1]:
+                    least[own + 1, k + 1] = lost
+
+
+def prices_from(least: Array) -> Array:
+    """(depths,) the smallest prices at which nobody would rather move; about right, if an allocation is not optimal.
+
+    p_b ≥ p_a - least[a, b] for all a and b, where "no code" has the price 0: longest paths from it.
+
+    >>> prices_from(np.array([[0.0, -2.0, 1.0], [3.0, 0.0, 1.0], [np.inf, np.inf, 0.0]])).tolist()
+    [2.0, 1.0]
+    """
+    prices = np.zeros(least.shape[0])
+    for _ in range(prices.size):
+        higher = np.maximum((prices[:, None] - least).max(axis=0), 0.0)
+        higher[0] = 0.0
+        if (higher <= prices).all():
+            break
+        prices = np.maximum(prices, higher)
+    return prices[1:]
+
+
+def flags_or_none(eligible: Array | None) -> Array:
+    """Eligibility as kernels take it: without entries where everybody is eligible for everything."""
+    return np.empty((0, 0), np.bool_) if eligible is None else eligible
+
+
+def groups_or_none(segment: Array | None) -> Array:
+    """Segments as kernels take them: without entries where there is one group."""
+    return np.empty(0, np.int64) if segment is None else segment
+
+
+def limit_prices(tree: Tree, potentials: Array) -> Array:
+    """(nodes,) the price of each limit, without prices that no limit could have."""
+    price = np.zeros(tree.nodes)
+    price[1:] = potentials[1:] - potentials[tree.parent[1:]]
+    price[1:] = np.where(tree.low[1:] > 0, price[1:], np.maximum(price[1:], 0.0))
+    price[1:] = np.where(tree.high[1:] < UNLIMITED, price[1:], np.minimum(price[1:], 0.0))
+    return price
+
+
+def place_prices(tree: Tree, price: Array) -> Array:
+    """(nodes,) what a customer at each place pays: its own price and that of the limit above it."""
+    place = price.copy()
+    place[1:] += np.where(tree.parent[1:] > 0, price[tree.parent[1:]], 0.0)  # two levels at most
+    return place
+
+
+def worth_of_limits(tree: Tree, price: Array) -> Array:
+    """(nodes - 1,) what each limit is worth at its price."""
+    return np.where(price[1:] > 0.0, price[1:] * tree.high[1:], price[1:] * tree.low[1:])
+
+
+def _drawn_on(far: Priced, near: Priced, rate: float) -> Array:
+    """Potentials on the line through those of two rates."""
+    share = (rate - near.rate) / (near.rate - far.rate)
+    drawn: Array = near.solution.potentials + share * (near.solution.potentials - far.solution.potentials)
+    return drawn
+
+
 class Lagrangian:
     """The problem at any budget price, warm-started from the last one; what it adds up is of the whole table.
 
-    outside: the customers who were settled before; None: the problem is the whole table.
+    rest: the customers who were settled before; None: the problem is the whole table.
     """
 
     def __init__(
@@ -210,84 +265,68 @@ class Lagrangian:
         *,
         warm: Array | None,
         engine: Engine | None = None,
-        outside: Outside | None = None,
+        rest: SettledRest | None = None,
     ) -> None:
         assert problem.costs is not None
         assert problem.limits.budget is not None
-        self.problem, self.engine, self.warm, self.outside = problem, engine, warm, outside
+        self.problem, self.engine, self.warm, self.rest = problem, engine, warm, rest
         self.costs: Array = problem.costs
         self.filled: tuple[float, float, Assignment] | None = None  # the two rates filled from last, and the result
-        self.value_scale: float  # grid units per unit of value
-        self.cost_scale: float  # grid units per unit of cost
-        self.most: float  # the budget, money
-        self.budget: int  # the budget, grid units
-        self.grid_top: float  # no smaller than `AllocationProblem.grid_top` of any part of the table
-        self.holds = True  # whether everybody outside was settled rightly at all budget prices so far
-        if outside is not None:
-            whole = outside.whole
-            self.value_scale, self.cost_scale = whole.value_scale, whole.cost_scale
-            self.most, self.budget, self.grid_top = whole.most, whole.budget, whole.grid_top
-            return
-        largest = largest_of(problem.values, problem.eligible)
-        self.grid_top = max(largest, problem.least_top)
-        self.value_scale = sum_scale(largest, problem.customers)
-        self.cost_scale = sum_scale(problem.largest_cost, problem.customers)
-        self.most = problem.limits.budget
-        self.budget = self._in_grid_units(problem.largest_cost)
-
-    def _in_grid_units(self, largest_cost: float) -> int:
-        """The budget; no sum of scaled costs reaches 2⁶², so a larger one never binds."""
-        return math.floor(min(self.most * self.cost_scale, 2.0**62)) if largest_cost > 0 else 0
+        self.holds = True  # whether everybody else was settled rightly at all budget prices so far
+        self.grid = _grid_of(problem, problem.limits.budget) if rest is None else rest.grid
 
     def at(self, rate: float) -> Priced:
+        """The exact solution at a budget price."""
         solution = solve(self.problem, rate=rate, warm=self.warm, engine=self.engine)
-        self.begin_at(solution)
-        if self.outside is not None:
+        self.begin_at(solution.potentials[1:])
+        if self.rest is not None:
             prices = solution.potentials[solution.tree.leaf]
-            self.holds = self.holds and solution.feasible and self.outside.holds(rate, prices)
+            self.holds = self.holds and solution.feasible and self.rest.holds(rate, prices)
         return self.priced(rate, solution)
 
-    def begin_at(self, solution: Assignment) -> None:
-        """The next solve begins at these prices: of all limits, or with floors of the depths alone, as it always did,
-        for where floors bind, which prices are shown depends on where they began."""
-        shown = self.problem.columns + 1 if self.problem.limits.has_floors else solution.potentials.size
-        self.warm = solution.potentials[1:shown]
+    def begin_at(self, potentials: Array) -> None:
+        """The next solve begins at these prices (nodes - 1,): of all limits, or with floors of the depths alone, for
+        where floors bind, which prices are shown depends on where they began."""
+        self.warm = potentials[: self.problem.columns] if self.problem.limits.has_floors else potentials
 
     def priced(self, rate: float, solution: Assignment) -> Priced:
-        worth, cost, paid = _totals(self.problem.values, self.costs, solution.choice, self.value_scale, self.cost_scale)
-        fits = paid <= self.most
-        if self.outside is not None:
-            worth, cost = worth + self.outside.worth, cost + self.outside.spent
-            fits = self._fits(solution.choice, cost)
-        slack = self.budget - cost
-        bound = worth + rate * self.unit * slack if math.isfinite(rate) else math.inf
+        """What a solution is worth and costs."""
+        worth, cost, paid = self._totals(solution.choice)
+        fits = paid <= self.grid.money
+        if self.rest is not None:
+            worth, cost = worth + self.rest.worth, cost + self.rest.spent
+            fits = self._fits(self.rest, solution.choice, cost)
+        slack = self.grid.budget - cost
+        bound = worth + rate * self.grid.unit * slack if math.isfinite(rate) else math.inf
         return Priced(rate, solution, worth, cost, fits, bound)
 
-    def _fits(self, choice: Array, cost: int) -> bool:
-        """Whether a choice that costs this much, in grid units, is within the budget to the last bit."""
-        assert self.outside is not None
-        slack = self.budget - cost
-        customers = self.outside.whole.problem.customers
-        if abs(slack) > customers + 2**12:  # more than the rounding of all terms and of their sum
+    def _totals(self, choice: Array) -> tuple[int, int, float]:
+        given = np.asarray(choice, np.int16)
+        return _totals(self.problem.values, self.costs, given, self.grid.value_scale, self.grid.cost_scale)
+
+    def _fits(self, rest: SettledRest, choice: Array, cost: int) -> bool:
+        """Whether a choice with which everybody costs this much, in grid units, is within the budget to the last
+        bit."""
+        slack = self.grid.budget - cost
+        if abs(slack) > self.grid.customers + 2**12:  # more than the rounding of all terms and of their sum
             return slack > 0
-        return self.outside.whole.pays(self.outside.with_open(choice))
+        return rest.pays(rest.with_open(choice))
 
     def pays(self, choice: Array) -> bool:
-        """Whether a choice of everybody here is within the budget to the last bit."""
-        return spent(self.costs, choice) <= self.most
+        """Whether the customers of this problem alone are within the budget to the last bit."""
+        return self._totals(choice)[2] <= self.grid.money
 
     def keeps_budget(self, choice: Array) -> bool:
         """Whether everybody together is within the budget to the last bit, as the certificate counts it."""
-        if self.outside is None:
+        if self.rest is None:
             return self.pays(choice)
-        cost = _totals(self.problem.values, self.costs, choice, self.value_scale, self.cost_scale)[1]
-        return self._fits(choice, cost + self.outside.spent)
+        return self._fits(self.rest, choice, self._totals(choice)[1] + self.rest.spent)
 
     def for_everybody(self, solution: Assignment) -> Assignment:
-        """A solution of this problem with the customers outside."""
-        if self.outside is None:
+        """A solution of this problem with the customers who were settled before."""
+        if self.rest is None:
             return solution
-        return replace(solution, choice=self.outside.with_open(solution.choice).astype(np.int16))
+        return replace(solution, choice=self.rest.with_open(solution.choice).astype(np.int16))
 
     def between(self, above: list[Priced], below: list[Priced]) -> Priced:
         """The bound where the narrowest of two sides cross, at prices drawn on from either side: any prices bound.
@@ -296,15 +335,15 @@ class Lagrangian:
         dear, and this is as good. With one allocation on either side, there are also the prices that these have there:
         they are exact if values and costs are proportional, for an allocation is then optimal up to that rate.
         """
-        rich, poor = above[-1], below[-1]
-        rate = min(max(self._meeting(above[-2:], below[-2:]), rich.rate), poor.rate)
-        pairs = [(rich, poor), *((side[-2], side[-1]) for side in (above, below) if len(side) > 1)]
-        near = [(a, b) for a, b in pairs if abs(a.rate - b.rate) < 0.1 * rate]
-        found = [self._at_prices(rate, poor, _drawn_on(a, b, rate)) for a, b in near]
-        alone = len(above) == len(below) == 1 and math.isfinite(poor.rate)
-        if alone and poor.solution.tree.leaf.shape[0] == 1 and not self.problem.limits.has_floors:
-            found += [self._kept_to(side, rate) for side in (rich, poor)]
-        return min(found, key=lambda priced: priced.bound, default=poor)
+        over_budget, within_budget = above[-1], below[-1]
+        rate = min(max(self._meeting(above[-2:], below[-2:]), over_budget.rate), within_budget.rate)
+        pairs = [(over_budget, within_budget), *((side[-2], side[-1]) for side in (above, below) if len(side) > 1)]
+        near = [(a, b) for a, b in pairs if abs(a.rate - b.rate) < _NEAR_RATES * rate]
+        bounds = [self._at_prices(rate, within_budget, _drawn_on(a, b, rate)) for a, b in near]
+        alone = len(above) == len(below) == 1 and math.isfinite(within_budget.rate)
+        if alone and within_budget.solution.tree.leaf.shape[0] == 1 and not self.problem.limits.has_floors:
+            bounds += [self._kept_to(side, rate) for side in (over_budget, within_budget)]
+        return min(bounds, key=lambda priced: priced.bound, default=within_budget)
 
     def _meeting(self, above: list[Priced], below: list[Priced]) -> float:
         """Where the bounds of two sides meet.
@@ -314,21 +353,21 @@ class Lagrangian:
         """
 
         def uneven(pair: tuple[Priced, Priced]) -> float:
-            rich, poor = pair
-            rate = self.crossing(rich, poor)
-            return abs((rate - rich.rate) ** 2 - (poor.rate - rate) ** 2)
+            over_budget, within_budget = pair
+            rate = self.crossing(over_budget, within_budget)
+            return abs((rate - over_budget.rate) ** 2 - (within_budget.rate - rate) ** 2)
 
-        return self.crossing(*min(((rich, poor) for rich in above for poor in below), key=uneven))
+        pairs = [(over_budget, within_budget) for over_budget in above for within_budget in below]
+        return self.crossing(*min(pairs, key=uneven))
 
     def _kept_to(self, side: Priced, rate: float) -> Priced:
         """The bound at another rate with the prices that an allocation has there, as if it were optimal."""
         problem, columns = self.problem, self.problem.columns
+        eligible = flags_or_none(problem.eligible)
 
         def lost(rows: slice) -> Array:
             least = np.full((columns + 1, columns + 1), np.inf)
-            least_losses(
-                problem.values, problem.eligible, self.costs, side.solution.choice, rate, rows.start, rows.stop, least
-            )
+            least_losses(problem.values, eligible, self.costs, side.solution.choice, rate, rows.start, rows.stop, least)
             return least
 
         parts = list(spread(lost, row_chunks(problem.customers), engine=self.engine))
@@ -340,28 +379,36 @@ class Lagrangian:
         whole = replace(priced, solution=replace(priced.solution, tree=tree_of(self.problem.limits)))
         return self._at_prices(priced.rate, whole, priced.solution.potentials).bound
 
-    def _at_prices(self, rate: float, poor: Priced, potentials: Array) -> Priced:
+    def _at_prices(self, rate: float, side: Priced, potentials: Array) -> Priced:
         """Σ_i max(0, max_k v - rate · c - price) + what the limits are worth + rate · budget, as the bound."""
-        tree, problem = poor.solution.tree, self.problem
-        allowed, limits = worth_of_limits(tree, potentials)
+        tree, problem = side.solution.tree, self.problem
+        price = limit_prices(tree, potentials)
+        allowed, limits = place_prices(tree, price), float(worth_of_limits(tree, price).sum())
+        eligible, segment = flags_or_none(problem.eligible), groups_or_none(problem.limits.segment)
 
         def added(rows: slice) -> float:
             return wanted(
-                problem.values, problem.eligible, self.costs, problem.limits.segment, allowed[tree.leaf], rate,
-                rows.start, rows.stop,
-            )  # fmt: skip
+                problem.values, eligible, self.costs, segment, allowed[tree.leaf], rate, rows.start, rows.stop
+            )
 
         total = sum(spread(added, row_chunks(problem.customers), engine=self.engine))
-        bound = (total + limits + rate * self.most) * self.value_scale
-        if self.outside is not None:  # their prices are part of what the limits of the whole table are worth
-            bound += self.outside.worth - rate * self.unit * self.outside.spent
-        return replace(poor, rate=rate, solution=replace(poor.solution, potentials=allowed), bound=bound)
+        bound = (total + limits + rate * self.grid.money) * self.grid.value_scale
+        if self.rest is not None:  # their prices are part of what the limits of the whole table are worth
+            bound += self.rest.worth - rate * self.grid.unit * self.rest.spent
+        return replace(side, rate=rate, solution=replace(side.solution, potentials=allowed), bound=bound)
 
-    def crossing(self, rich: Priced, poor: Priced) -> float:
+    def crossing(self, over_budget: Priced, within_budget: Priced) -> float:
         """The rate at which two allocations are worth the same."""
-        return (rich.worth - poor.worth) / (rich.spent - poor.spent) / self.unit
+        gained = over_budget.worth - within_budget.worth
+        return gained / (over_budget.spent - within_budget.spent) / self.grid.unit
 
-    @property
-    def unit(self) -> float:
-        """Grid units of value per value, over grid units of cost per cost."""
-        return self.value_scale / self.cost_scale
+
+def _grid_of(problem: AllocationProblem, budget: float) -> SumGrid:
+    largest = largest_of(problem.values, problem.eligible)
+    return SumGrid.of(
+        customers=problem.customers,
+        largest=largest,
+        largest_cost=problem.largest_cost,
+        budget=budget,
+        grid_top=max(largest, problem.least_top),
+    )

@@ -87,8 +87,8 @@ def decide_table(
     contexts: customer_id, one column per number of the context in the order of the belief and, where the offer has
         segments, one named segment.
 
-    Equal customers get equal decisions, whatever the engine. Budgets of up to 400 customers are searched to the end,
-    which `decide` leaves out. InfeasibleError where limits contradict each other.
+    The decisions are those of `decide`, bit for bit, whatever the engine. InfeasibleError where limits contradict each
+    other.
 
     >>> import disco
     >>> table = disco.LocalEngine().table(pa.table({"customer_id": [1, 2, 3], "x": [0.5, -0.25, 0.0]}))

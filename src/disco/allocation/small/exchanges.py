@@ -5,9 +5,12 @@ places at the prices of the limits and of the budget. Any exchange among them is
 counts is how exactly costs add up to the budget. An exchange moves as many customers from one place to the other as
 back, so that it keeps every limit; where no limit is near, a single customer may move.
 
-Four groups of such customers are chosen, and all exchanges within each are listed. Sums of the first two lists near one
-amount and of the last two near the rest of the budget are listed in turn and joined: ten thousand sums on either side
-leave next to nothing. Where this is still too much, other groups are tried, beginning at what was reached.
+One attempt has three steps. Many moves by chance, that keep the limits and stay near the budget, lead to an allocation
+with many exchanges (`random_restart`): the filled budget itself is full of large baskets, and nearly all its exchanges
+give money back. Four groups of customers are formed, and all exchanges within each are listed. Sums of the first two
+lists near one amount and of the last two near the rest of the budget are listed in turn and joined: L exchanges per
+group and J sums leave about 1 / (J · L²) of what exchanges can change, which is 10⁻¹² of the value in 4 ms. Where this
+is still too much, other groups are tried. Chance comes from hashes of the customers, so that it is the same everywhere.
 """
 
 import math
@@ -18,40 +21,43 @@ import numpy as np
 from disco.allocation.grid import tie_hash
 from disco.allocation.lagrangian import Lagrangian
 from disco.allocation.limits import Tree
-from disco.allocation.options import OptionTable, Prices, keeps_limits
+from disco.allocation.small.options import OptionTable, Prices
 from disco.records.arrays import Array
 from disco.records.compiled import njit
 from disco.records.identity_kernels import mix
 
-_GROUPS = 4
-_MEMBERS = 62  # of a group, at most: which of them move is one word
-_SLACK = 5  # a limit with as much room on either side is not broken by a few exchanges, as a rule
+_GROUPS = 4  # lists that are joined two by two
+_GROUP_MEMBERS = 62  # at most: which of them move is one word
+_SAFE_ROOM = 5  # customers: a limit with as much room on either side is not broken by a few exchanges, as a rule
 _FEWEST = 8  # customers, at least, among whom exchanges are looked for
-_WALK = 20  # moves by chance, per customer
-_NEAR = 0.75  # the share of customers who change the cost by less than it may be away from the budget meanwhile
-_MIDDLE = 0.5  # the same where those who cost most make room
-_FREE = 3  # customers of a group who move the way that most could, at most, where numbers do not matter
-_STEPS = 60  # moves of one or two customers, at most, before groups are formed
-_NEAREST = 1e3  # times what may be lost in all: what is left then is near
-_HOPELESS = 1e6  # times what may be lost in all: a start whose second attempt leaves more is given up
+_RANDOM_MOVES = 20  # per customer, on the way to another allocation
+_SMALL_CHANGES = 0.75  # of the customers, whose changes of the cost say how far from the budget random moves may lead
+_FREE_MOVES = 3  # customers of a group who move the way that most could, at most, where numbers do not matter
+_APPROACHES = 60  # moves of one or two customers towards the budget, at most, before groups are formed
 _LOSSLESS = 2.0**-6  # of what may be lost in all: whoever loses less is indifferent
+_NEAR = 1e3  # times what may be lost in all: what is left then is near enough for the most sums
+_HOPELESS = 1e6  # times what may be lost in all: a start whose second attempt leaves more is given up
 
 
 class _Size(NamedTuple):
-    """How many sums are looked at."""
+    """How many sums an attempt looks at."""
 
     listed: int  # exchanges per group, about
     joined: int  # sums of two exchanges on either side, about
 
 
-_ATTEMPTS = (*[_Size(4_000, 16_000)] * 4, *[_Size(20_000, 60_000)] * 6)
-_LARGE = (*[_Size(4_000, 16_000)] * 2, *[_Size(50_000, 400_000)] * 4)  # after that, from other allocations
-_MANY_LISTED = 10_000  # exchanges, from which on only that start is tried again which came nearest
-_MANY = 100_000  # sums that are joined only where what is left is near
+# the second row only after lists had no room
+_QUICK = (*[_Size(4_000, 16_000)] * 4, *[_Size(20_000, 60_000)] * 6)
+_THOROUGH = (*[_Size(4_000, 16_000)] * 2, *[_Size(50_000, 400_000)] * 4)
+_ONE_START = 10_000  # exchanges, from which on only that start is tried again which came nearest
+_MANY_SUMS = 100_000  # that are joined only where what is left is near
 
 
 class Indifferent(NamedTuple):
-    """Customers who lose nothing by one other place, and the limits that this concerns."""
+    """Customers who lose nothing by one other place, and the limits that this concerns.
+
+    They are called members below: of the round first, and then of a group.
+    """
 
     who: Array  # (members,) customers
     place: Array  # (members,) the other place
@@ -60,55 +66,63 @@ class Indifferent(NamedTuple):
     sign: Array  # (members,) which way, +1 or -1; 0: the numbers at the two places do not matter
 
 
+class Filling(NamedTuple):
+    """What exchanges found."""
+
+    places: Array | None  # (customers,) within all limits; None: none of the starts has enough exchanges
+    work: int  # exchanges and sums that were looked at
+
+
 def fill_exactly(
     lagrangian: Lagrangian, table: OptionTable, tree: Tree, prices: Prices, starts: list[Array], enough: float,
-    *, large: bool = False,
-) -> tuple[Array | None, int]:  # fmt: skip
-    """Places that lose next to nothing by the prices and leave next to no money, within all limits; None: not found.
+    *, thorough: bool,
+) -> Filling:  # fmt: skip
+    """Places that lose next to nothing by the prices and leave next to no money, within all limits.
 
-    starts: (customers,) places each, near the budget, that lose nothing. enough: what may be lost in all. Also how much
-    work it was, as a number of exchanges and sums. large: whether more sums are looked at, after all else has failed.
+    starts: (customers,) places each, near the budget, that lose nothing.
+    enough: what may be lost in all.
+    thorough: whether more sums are looked at, from other allocations, after all else has failed.
     """
     best, least, work = None, math.inf, 0
     open_to = list({start.tobytes(): start for start in starts}.values())
     open_to = [start for start in open_to if prices.lost(table, tree, start) <= 0.5 * enough]
     nearest: list[Array] = []
-    for attempt, size in enumerate(_LARGE, len(_ATTEMPTS)) if large else enumerate(_ATTEMPTS):
-        if size.joined > _MANY and least > _NEAREST * enough:
+    first = len(_QUICK) if thorough else 0  # numbers of attempts are seeds of chance
+    for attempt, size in enumerate(_THOROUGH if thorough else _QUICK, first):
+        if size.joined > _MANY_SUMS and least > _NEAR * enough:
             break
         hopeful = []
-        for start in open_to if size.listed < _MANY_LISTED else nearest:
-            places = wandered(table, tree, prices, start, enough, attempt)
+        for start in open_to if size.listed < _ONE_START else nearest:
+            places = random_restart(table, tree, prices, start, enough, attempt)
             members = indifferent(table, tree, prices, places, enough)
             if members.who.size < _FEWEST:
                 continue
-            left = _left(table, places)
+            left = table.left(places)
             moved = _exchanged(members, table, left, attempt, size)
             work += _GROUPS * size.listed + 2 * size.joined
-            if moved is not None:
+            if moved.size:
                 tried = places.copy()
                 tried[members.who[moved]] = members.place[moved]
-                if keeps_limits(table.counts_of(tried, tree), tree):
-                    places, left = tried, _left(table, tried)
+                if table.keeps_limits(tried, tree):
+                    places, left = tried, table.left(tried)
             loses = prices.lost(table, tree, places) + left * prices.rate if left >= 0 else math.inf
             if loses < least and lagrangian.keeps_budget(table.choice(places)):
                 best, least = places, loses
                 nearest = [start] if least <= _HOPELESS * enough else []
             if least <= enough:
-                return best, work
-            if attempt in (0, len(_ATTEMPTS)) or loses <= _HOPELESS * enough:
+                return Filling(best, work)
+            if attempt == first or loses <= _HOPELESS * enough:
                 hopeful.append(start)
         open_to = hopeful
-    return best, work
-
-
-def _left(table: OptionTable, places: Array) -> int:
-    """Money left, less than what rounding to the grid could hide."""
-    return table.surely - table.cost_of(places)
+    return Filling(best, work)
 
 
 def indifferent(table: OptionTable, tree: Tree, prices: Prices, places: Array, enough: float) -> Indifferent:
-    """Who could move at next to no loss. Of several places, that of the kind with most to exchange."""
+    """Who could move at next to no loss. Of several places, that of the kind with most to exchange.
+
+    A kind is a pair of places, up to limits that do not matter: customers of one kind who move in opposite directions
+    leave all counts as they were. Where neither place has a limit that matters, any number may move.
+    """
     merged = _merged(tree, prices.node, table.counts_of(places, tree))
     tied = prices.loss <= _LOSSLESS * enough
     tied[table.rows, places] = False
@@ -129,23 +143,25 @@ def indifferent(table: OptionTable, tree: Tree, prices: Prices, places: Array, e
 
 
 def _merged(tree: Tree, prices: Array, counts: Array) -> Array:
-    """(nodes,) each limit that is neither priced nor near counts as the one above it."""
+    """(nodes,) each limit that is neither priced nor near counts as the one above it.
+
+    What such a limit leaves unused costs nothing, and a few customers more or less do not break it.
+    """
     merged = np.arange(tree.nodes)
-    below = np.where(tree.low > 0, counts - tree.low, _SLACK)
+    below = np.where(tree.low > 0, counts - tree.low, _SAFE_ROOM)
     slack = np.minimum(tree.high - counts, below)
     for node in range(1, tree.nodes):  # parents have smaller numbers
-        if prices[node] == 0.0 and slack[node] >= _SLACK:
+        if prices[node] == 0.0 and slack[node] >= _SAFE_ROOM:
             merged[node] = merged[tree.parent[node]]
     return merged
 
 
-def wandered(
-    table: OptionTable, tree: Tree, prices: Prices, start: Array, enough: float, attempt: int, *, few: bool = True
-) -> Array:
+def random_restart(
+    table: OptionTable, tree: Tree, prices: Prices, start: Array, enough: float, attempt: int
+) -> Array:  # fmt: skip
     """Other places that lose nothing and cost about the budget: after many moves by chance, and a few towards it.
 
     Most allocations about the budget have far more exchanges than those at the ends of what is possible.
-    few: whether those who cost most keep their places. Otherwise they make room for many who cost less.
     """
     members = indifferent(table, tree, prices, start, enough)
     if members.who.size < _FEWEST:
@@ -155,19 +171,17 @@ def wandered(
     priced = prices.node != 0.0
     low, high = np.where(priced, counts, tree.low), np.where(priced, counts, tree.high)
     ends = np.stack([table.node[members.who, start[members.who]], table.node[members.who, members.place]])
-    chance = shuffled(table.keys[members.who], attempt)
-    left = _left(table, start)
-    near = int(np.quantile(np.abs(members.change), _NEAR if few else _MIDDLE))
-    args = (members.change, members.kind, ends, tree.parent, low, high, counts, chance)
-    if not few:
-        left = _shed(*args, left, near, moved)
-    left = _wander(*args, left, near, few, moved)
+    chance = _shuffled(table.keys[members.who], attempt)
+    near = int(np.quantile(np.abs(members.change), _SMALL_CHANGES))
+    left = _move_by_chance(
+        members.change, members.kind, ends, tree.parent, low, high, counts, chance, table.left(start), near, moved
+    )
     sign, change = np.where(moved, -members.sign, members.sign), np.where(moved, -members.change, members.change)
     again = np.zeros(members.who.size, np.bool_)
     _approach(change, members.kind, sign, left, again)
     places = start.copy()
     places[members.who[moved ^ again]] = members.place[moved ^ again]
-    return places if keeps_limits(table.counts_of(places, tree), tree) else start
+    return places if table.keeps_limits(places, tree) else start
 
 
 @njit(nogil=True, cache=True)
@@ -182,7 +196,7 @@ def _shift(ends: Array, i: int, way: int, parent: Array, counts: Array) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _kept(ends: Array, i: int, parent: Array, low: Array, high: Array, counts: Array) -> bool:
+def _within_limits(ends: Array, i: int, parent: Array, low: Array, high: Array, counts: Array) -> bool:
     for end in range(2):
         node = ends[end, i]
         while node > 0:
@@ -193,28 +207,30 @@ def _kept(ends: Array, i: int, parent: Array, low: Array, high: Array, counts: A
 
 
 @njit(nogil=True, cache=True)
-def _wander(
+def _move_by_chance(
     change: Array, kind: Array, ends: Array, parent: Array, low: Array, high: Array, counts: Array, chance: Array,
-    left: int, near: int, few: bool, moved: Array,
+    left: int, near: int, moved: Array,
 ) -> int:  # fmt: skip
     """Moves by chance of one customer, or of two, that keep the limits, and the cost near the budget.
 
-    chance: (members,) numbers from which those by chance follow. few: whether one who costs more than is near may come
-    in. Returns what is left.
+    A customer drawn by chance moves alone where the limits allow it, and otherwise against a second one of their kind.
+    A move is taken back where it breaks a limit or leads farther from the budget than most customers change the cost.
+
+    chance: (members,) numbers from which those by chance follow. Returns what is left of the budget.
     """
     members = change.size
     seed = np.uint64(0)
     for i in range(members):
         seed = mix(seed + np.uint64(chance[i]))
-    for _ in range(_WALK * members):
+    for _ in range(_RANDOM_MOVES * members):
         seed = mix(seed)
         i = int(seed % np.uint64(members))
         j = int((seed >> np.uint64(32)) % np.uint64(members))
         way = -1 if moved[i] else 1
         after = left - way * change[i]
         _shift(ends, i, way, parent, counts)
-        single = _kept(ends, i, parent, low, high, counts)
-        if single and abs(after) <= max(near, abs(left)) and (few or way * change[i] <= near):
+        single = _within_limits(ends, i, parent, low, high, counts)
+        if single and abs(after) <= max(near, abs(left)):
             left = after
             moved[i] = not moved[i]
             continue
@@ -224,8 +240,8 @@ def _wander(
             _shift(ends, j, back, parent, counts)
             if (
                 abs(both) <= max(near, abs(left))
-                and _kept(ends, i, parent, low, high, counts)
-                and _kept(ends, j, parent, low, high, counts)
+                and _within_limits(ends, i, parent, low, high, counts)
+                and _within_limits(ends, j, parent, low, high, counts)
             ):
                 left = both
                 moved[i] = not moved[i]
@@ -237,44 +253,13 @@ def _wander(
 
 
 @njit(nogil=True, cache=True)
-def _shed(
-    change: Array, kind: Array, ends: Array, parent: Array, low: Array, high: Array, counts: Array, chance: Array,
-    left: int, near: int, moved: Array,
-) -> int:  # fmt: skip
-    """Each second one who costs more than is near, by chance, moves to the cheaper place, alone or with one who costs
-    less the other way. Returns what is left."""
-    members = change.size
-    for i in range(members):
-        way = -1 if moved[i] else 1
-        if -way * change[i] <= near or chance[i] % 2 == 0:
-            continue
-        _shift(ends, i, way, parent, counts)
-        if _kept(ends, i, parent, low, high, counts):
-            left -= way * change[i]
-            moved[i] = not moved[i]
-            continue
-        for at in range(members):
-            j = (at + chance[i]) % members
-            back = -1 if moved[j] else 1
-            if j == i or kind[j] != kind[i] or back * change[j] <= 0 or back * change[j] > near:
-                continue
-            _shift(ends, j, back, parent, counts)
-            if _kept(ends, i, parent, low, high, counts) and _kept(ends, j, parent, low, high, counts):
-                left -= way * change[i] + back * change[j]
-                moved[i] = not moved[i]
-                moved[j] = not moved[j]
-                break
-            _shift(ends, j, -back, parent, counts)
-        else:
-            _shift(ends, i, -way, parent, counts)
-    return left
-
-
-@njit(nogil=True, cache=True)
 def _approach(change: Array, kind: Array, sign: Array, left: int, moved: Array) -> None:
-    """Mark who moves: one customer, or two against each other, as long as this brings what is left nearer to 0."""
+    """Mark who moves: one customer, or two against each other, as long as this brings what is left nearer to 0.
+
+    Exchanges change the cost by little, so that they must begin near the budget.
+    """
     members = change.size
-    for _ in range(_STEPS):
+    for _ in range(_APPROACHES):
         best, one, other = left, -1, -1
         for i in range(members):
             own = -change[i] if moved[i] else change[i]
@@ -295,17 +280,22 @@ def _approach(change: Array, kind: Array, sign: Array, left: int, moved: Array) 
             moved[other] = not moved[other]
 
 
-def _exchanged(members: Indifferent, table: OptionTable, left: int, attempt: int, size: _Size) -> Array | None:
-    """Numbers of members whose moves cost as nearly what is left as four lists can make it; None: too few to choose."""
-    chance = shuffled(table.keys[members.who], attempt)
+def _exchanged(members: Indifferent, table: OptionTable, left: int, attempt: int, size: _Size) -> Array:
+    """Numbers of members whose moves cost as nearly what is left as four lists can make it; none: too few to choose.
+
+    The longest list goes with the shortest one, so that there are about as many sums on either side. Each side aims at
+    half of what is left; of the sums near that, the two that together leave least are found by one pass over both.
+    """
+    chance = _shuffled(table.keys[members.who], attempt)
     many = np.zeros(members.who.size, np.bool_)
     groups = _groups(members, np.argsort(chance, kind="stable"), size, many)
     lists = [
         list_exchanges(members.change[group], members.kind[group], members.sign[group], many[group], 8 * size.listed)
         for group in groups
     ]
+    nobody = np.zeros(0, np.int64)
     if max(costs.size for costs, _ in lists) < 2:
-        return None
+        return nobody
     by_size = sorted(range(_GROUPS), key=lambda g: -lists[g][0].size)  # about as many sums on either side
     turn = [by_size[0], by_size[3], by_size[1], by_size[2]]
     groups, lists = [groups[g] for g in turn], [lists[g] for g in turn]
@@ -314,7 +304,7 @@ def _exchanged(members: Indifferent, table: OptionTable, left: int, attempt: int
     other, other_first, other_second = near_sums(lists[2][0], lists[3][0], left - centre, size.joined)
     first, second = best_sum(one, other, left)
     if first < 0:
-        return None
+        return nobody
     numbers = (one_first[first], one_second[first], other_first[second], other_second[second])
     moved = [
         group[at]
@@ -325,8 +315,8 @@ def _exchanged(members: Indifferent, table: OptionTable, left: int, attempt: int
     return np.array(moved, np.int64)
 
 
-def shuffled(keys: Array, attempt: int) -> Array:
-    """(keys,) numbers by chance, other ones in each attempt."""
+def _shuffled(keys: Array, attempt: int) -> Array:
+    """(keys,) numbers by chance, other ones in each attempt: hashes of keys, the same on every machine."""
     turn = np.empty(keys.size, np.int64)
     _shuffle(keys, attempt, turn)
     return turn
@@ -341,7 +331,9 @@ def _shuffle(keys: Array, attempt: int, turn: Array) -> None:
 def _groups(members: Indifferent, order: Array, size: _Size, of_many: Array) -> list[Array]:
     """The members of each group, kind by kind and of each kind the direction that fewer can take first.
 
-    Those who move against each other change the cost by about as much, so that exchanges cost about nothing.
+    Those who move against each other change the cost by about as much, so that exchanges cost about nothing: sums then
+    lie close together around what is left of the budget, instead of far apart on either side of it. Kinds with most
+    members come first, and share the room for exchanges among the four groups.
     of_many: (members,) filled with who can take the other direction.
     """
     change = np.log(np.abs(members.change))
@@ -361,7 +353,7 @@ def _groups(members: Indifferent, order: Array, size: _Size, of_many: Array) -> 
             for g in range(_GROUPS)
         ]
         taken = [
-            one if sum(one[:2]) + len(group) <= _MEMBERS else (0, 0, 1)
+            one if sum(one[:2]) + len(group) <= _GROUP_MEMBERS else (0, 0, 1)
             for one, group in zip(taken, groups, strict=True)
         ]
         own = [few[g::_GROUPS][: taken[g][0]] for g in range(_GROUPS)]
@@ -373,20 +365,26 @@ def _groups(members: Indifferent, order: Array, size: _Size, of_many: Array) -> 
 
 
 def _alike(own: list[Array], others: Array, wanted: list[int]) -> list[list[int]]:
-    """For each group numbers of others who are next to its own ones, each in turn, and in no other group."""
+    """For each group numbers of others who are next to its own ones, each in turn, and in no other group.
+
+    own, others: logarithms of what their moves cost, so that next to means by proportion.
+    """
     unused = np.ones(others.size, np.bool_)
-    found: list[list[int]] = [[] for _ in own]
+    chosen: list[list[int]] = [[] for _ in own]
     for turn in range(max(wanted)):
         for g, mine in enumerate(own):
             if turn < wanted[g]:
                 away = np.abs(others - mine[turn % mine.size]) if mine.size else np.zeros(others.size)
-                found[g].append(int(np.where(unused, away, np.inf).argmin()))
-                unused[found[g][-1]] = False
-    return found
+                chosen[g].append(int(np.where(unused, away, np.inf).argmin()))
+                unused[chosen[g][-1]] = False
+    return chosen
 
 
 def _shares(few: int, many: int, most: int, *, free: bool) -> tuple[int, int, int]:
-    """How many of either direction have at most so many exchanges, and how many these are."""
+    """How many of either direction have at most so many exchanges, and how many these are.
+
+    free: numbers do not matter, so that any of the few and up to three of the many move.
+    """
     one = other = 0
     exchanges = 1
     while True:
@@ -394,8 +392,8 @@ def _shares(few: int, many: int, most: int, *, free: bool) -> tuple[int, int, in
         # Σ_j C(one, j) · C(other, j) = C(one + other, one)
         count = math.comb(sum(grown), grown[0])
         if free:
-            count = 2 ** grown[0] * sum(math.comb(grown[1], moved) for moved in range(_FREE + 1))
-        if grown[0] > few or grown[1] > many or count > most or sum(grown) > _MEMBERS:
+            count = 2 ** grown[0] * sum(math.comb(grown[1], moved) for moved in range(_FREE_MOVES + 1))
+        if grown[0] > few or grown[1] > many or count > most or sum(grown) > _GROUP_MEMBERS:
             return one, other, exchanges
         one, other, exchanges = *grown, count
 
@@ -405,8 +403,8 @@ def list_exchanges(change: Array, kind: Array, sign: Array, many: Array, most: i
     """All exchanges among the members of a group, by cost: (changes of the cost, which members move as bits).
 
     Members come kind by kind, and of each kind those first who move the one way, then the others (many). As many move
-    either way; where the numbers do not matter, any of the first and up to `_FREE` of the others. No more than `most`
-    are listed at a time.
+    either way; where the numbers do not matter, any of the first and up to `_FREE_MOVES` of the others. No more than
+    `most` are listed at a time.
     """
     cost, mask, balance = np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.int64)
     count = 1
@@ -419,7 +417,7 @@ def list_exchanges(change: Array, kind: Array, sign: Array, many: Array, most: i
             for s in range(count):
                 after = balance[s] + (sign[member] if sign[member] != 0 else many[member])
                 # nobody is left who could move against them
-                if count == most or after * sign[at] < 0 or (sign[at] == 0 and after > _FREE):
+                if count == most or after * sign[at] < 0 or (sign[at] == 0 and after > _FREE_MOVES):
                     continue
                 cost[count] = cost[s] + change[member]
                 mask[count] = mask[s] | (np.int64(1) << member)
@@ -454,7 +452,11 @@ def _within(one: Array, other: Array, least: int, most: int, first: Array, secon
 
 @njit(nogil=True, cache=True)
 def near_sums(one: Array, other: Array, centre: int, wanted: int) -> tuple[Array, Array, Array]:
-    """Up to so many sums of two sorted lists, the nearest to an amount, in their order, and their numbers."""
+    """Up to so many sums of two sorted lists, the nearest to an amount, in their order, and their numbers.
+
+    How many sums are in a range is counted in one pass over both lists. The range is widened fourfold until it holds
+    too many, and then halved: no sum is listed before the range is known.
+    """
     none = np.empty(0, np.int64)
     narrow, wide = 0, 1
     while wide < 2**61 and _within(one, other, centre - wide, centre + wide, none, none) <= wanted:

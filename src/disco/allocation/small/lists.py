@@ -1,29 +1,50 @@
-"""Lists of partial allocations that are sorted by cost, for customers who lose next to nothing by another place.
+"""All allocations of the open customers that lose next to nothing, from two lists of partial ones that meet.
 
-Such states rarely beat each other, so there are many, and each must take little time. They are kept in groups of equal
-customers at all limits, sorted by cost. A customer's options shift the groups, and shifted groups with the same counts
-are merged, which needs no sorting.
+A state is a partial allocation: what the first so many customers get. States rarely beat each other, so there are many,
+and each must take little time. They are kept in groups of equal customers at all limits, sorted by cost. A customer's
+options shift the groups, and shifted groups with the same counts are merged, which needs no sorting.
 
 Which counts can still meet all limits, and what the remaining customers then add at least and at most, is known before
 (`Reach`): it cuts off the ends of a whole group. Two lists are made, from the first customer on and from the last one
 back, and the shorter one takes the next customer. They are joined in the middle. Where both are full before they meet,
 the customers between them are given their places in every way, and each way is one more join.
+
+A customer who is dear narrows what the others may cost, and a customer of a rare kind what they may have. So the
+customers are taken in one of two orders, the dear first or the rare first, whichever leaves fewer of them when both
+lists have some thousand states. Then the lists grow on.
+
+Work is counted in states made. A state that a join passes over counts as the sixteenth part of one.
 """
 
+import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.opening import Core, Nodes
+from disco.allocation.small.options import Core, Nodes, sums_after
 from disco.records.arrays import Array
 from disco.records.compiled import njit
 
 _ROUNDING = 2.0**-48  # of the budget and of all that options cost, in grid units: above what floats lose of sums
-_FAR = 32  # states that are passed over at once, where the two lists are not of one length
+_COUNTS_ROOM = 300_000  # counts at the limits, of all customers together, that are looked at
+_TRIAL_STATES = 20_000  # of a list, about, at which the two orders are compared
+_MOVES_PER_STATE = 8  # moves that are remembered of a list and of those before it
+_WAYS = 4_096  # in which the customers between two lists get their places, at most
+_PASSED_PER_STATE = 100  # states that joins pass over, at most, per state of a list
+_PASSED_PER_MADE = 16  # states that a join passes over in the time in which one is made
+_MADE_PER_STATE = 6  # states made, per state that a list may have, for it to take another customer
+_FIRST_SHARE = 0.03  # of the room for a list: where it is filled, what is left to do can be told
+_HOPELESS_WAYS = 1e20  # that are left then: too many to go on
+_SKIP = 32  # states that a join passes over at once, where the two lists are not of one length
 
 
 class Moves(NamedTuple):
-    """Who moved where, state by state; 0: nobody has moved yet."""
+    """Who moved where, state by state; 0: nobody has moved yet.
+
+    A state does not hold what its customers get: it holds the number of its last move, and each move that of the one
+    before it. States that share a beginning share its moves, and a state takes 20 bytes however many customers it has.
+    """
 
     parent: Array  # (moves,) the move before
     who: Array  # (moves,) number among the customers of the list
@@ -35,15 +56,20 @@ class Moves(NamedTuple):
 
     def of(self, last: int) -> list[tuple[int, int]]:
         """(customer, option) of those who moved, up to a move."""
-        found = []
+        moves = []
         while last > 0:
-            found.append((int(self.who[last]), int(self.option[last])))
+            moves.append((int(self.who[last]), int(self.option[last])))
             last = int(self.parent[last])
-        return found
+        return moves
 
 
 class Lists(NamedTuple):
-    """Groups of states; in each group cost and worth rise."""
+    """Groups of states; in each group cost and worth rise.
+
+    States of one group have the same customers at every limit, so that whatever the remaining customers get is
+    possible for all of them or for none. One that costs no less and is worth no more than another of its group
+    can therefore be left out.
+    """
 
     words: Array  # (groups, 2) customers at each limit
     start: Array  # (groups + 1,) where the states of each group begin
@@ -53,7 +79,12 @@ class Lists(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """The counts after each customer with which all limits can still be met, in their order, and the costs that can."""
+    """The counts after each customer with which all limits can still be met, in their order, and the costs that can.
+
+    It is about counts alone, of which there are far fewer than states, and is computed before any state is made. A
+    group whose cost is outside of [low, high] cannot end within the budget with as little money left as the allowed
+    loss requires.
+    """
 
     start: Array  # (open + 2,) where those after each customer begin
     words: Array  # (counts, 2)
@@ -74,8 +105,23 @@ def tie_of(core: Core, moves: Moves, last: int) -> int:
 
 
 @njit(nogil=True, cache=True)
+def _can_meet_limits(first: int, second: int, nodes: Nodes, least: Array, most: Array) -> bool:
+    """Whether counts in two words can meet all limits; least, most: (limits,) what the remaining customers add."""
+    for node in range(nodes.word.size):
+        count = ((first if nodes.word[node] == 0 else second) >> nodes.shift[node]) & nodes.mask[node]
+        if count + least[node] > nodes.high[node] or count + most[node] < nodes.low[node]:
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
 def reach(core: Core, nodes: Nodes, budget: int, unspent: float, room: int) -> tuple[Reach, bool]:
-    """What states may have and cost, if no more money than this is left at the end; also whether there was room."""
+    """What states may have and cost, if no more money than this is left at the end; also whether there was room.
+
+    Forth, customer by customer: the counts that their options can lead to, merged in the order of the two words, so
+    that equal counts become one entry without a search. Back, from the last customer: the costs from which the end can
+    be reached, and the least that the remaining customers and unused limits lose on the way.
+    """
     opened, limits = core.options.size, nodes.word.size
     start = np.zeros(opened + 2, np.int64)
     words = np.empty((room, 2), np.int64)
@@ -86,14 +132,14 @@ def reach(core: Core, nodes: Nodes, budget: int, unspent: float, room: int) -> t
     for i in range(opened):  # forth: the counts, merged in their order
         at[:] = start[i]
         while True:
-            found = False
+            ended = True
             first = second = 0
             for o in range(core.options[i]):
                 if at[o] < start[i + 1]:
                     one, two = words[at[o], 0] + core.words[i, o, 0], words[at[o], 1] + core.words[i, o, 1]
-                    if not found or one < first or (one == first and two < second):
-                        found, first, second = True, one, two
-            if not found:
+                    if ended or one < first or (one == first and two < second):
+                        ended, first, second = False, one, two
+            if ended:
                 break
             for o in range(core.options[i]):
                 if (
@@ -102,14 +148,7 @@ def reach(core: Core, nodes: Nodes, budget: int, unspent: float, room: int) -> t
                     and words[at[o], 1] + core.words[i, o, 1] == second
                 ):
                     at[o] += 1
-            kept = True
-            for node in range(limits):
-                word = first if nodes.word[node] == 0 else second
-                own = (word >> nodes.shift[node]) & nodes.mask[node]
-                if own + nodes.least[i + 1, node] > nodes.high[node] or own + nodes.most[i + 1, node] < nodes.low[node]:
-                    kept = False
-                    break
-            if kept:
+            if _can_meet_limits(first, second, nodes, nodes.least[i + 1], nodes.most[i + 1]):
                 if count == room:
                     return Reach(start, words[:0], low[:0], high[:0], lost[:0]), False
                 words[count, 0], words[count, 1] = first, second
@@ -161,7 +200,11 @@ def extend(
 ) -> tuple[Lists, int]:  # fmt: skip
     """The states of the first customers with those of customer i, and how many moves are remembered; -1: no room.
 
-    Of two states in a group, the one that costs no less and is worth no more is left out.
+    The counts that are possible after customer i come in their order (`Reach`). Each is reached from as many groups as
+    the customer has options, and these are sorted by cost: they are merged as runs, the cheapest state first, and
+    nothing is sorted. A state is left out where its cost cannot end at the budget, where it loses more than is allowed
+    together with what the others lose at least, and where another one of its group costs no more and is worth no
+    less; of two that are equal, the one with the larger hash stays.
     """
     parent, who, option = moves
     words, start, cost, worth, last = lists
@@ -248,7 +291,10 @@ def extend(
 
 
 class Ways(NamedTuple):
-    """All ways in which the customers between two lists get their places."""
+    """All ways in which the customers between two lists get their places.
+
+    Where both lists are full, some customers may be left between them. Few of them are tried in every way.
+    """
 
     words: Array  # (ways, 2)
     cost: Array  # (ways,)
@@ -259,7 +305,10 @@ class Ways(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def _exact_bits(nodes: Nodes) -> tuple[int, int, int, int]:
-    """The bits of limits that must be met exactly, in either word, and what they must be."""
+    """The bits of limits that must be met exactly, in either word, and what they must be.
+
+    Limits with a price are met exactly as a rule, for what they leave unused would lose too much.
+    """
     bits = np.zeros(2, np.int64)
     wanted = np.zeros(2, np.int64)
     for node in range(nodes.word.size):
@@ -279,9 +328,13 @@ def join_lists(
     Returns their numbers, -1: there are none; whether all were looked at; and how many states were. The best is worth
     most, and of those with the largest hash. Once one is worth enough, no other way is looked at, and none at all once
     so many states were.
+
+    Limits that must be met exactly decide which groups of the two lists can meet: the bits of such counts, looked up
+    by binary search. Two groups that meet are passed through once, the one from its cheapest state up and the other
+    from its dearest state down, for worth rises with cost in both.
     """
     bits0, bits1, wanted0, wanted1 = _exact_bits(nodes)
-    groups = other.words.shape[0]
+    groups, nobody = other.words.shape[0], np.zeros(nodes.word.size, np.int64)
     by_first = np.argsort(other.words[:, 0] & bits0, kind="mergesort")
     keys = (other.words[:, 0] & bits0)[by_first]
     first, second, best_way = -1, -1, -1
@@ -310,23 +363,15 @@ def join_lists(
                     continue
                 if first >= 0 and one.worth[end - 1] + other.worth[high - 1] + ways.worth[way] < best:
                     continue
-                fits = True
-                for node in range(nodes.word.size):
-                    word = nodes.word[node]
-                    mine = own0 if word == 0 else own1
-                    count = ((mine + other.words[b, word]) >> nodes.shift[node]) & nodes.mask[node]
-                    if count < nodes.low[node] or count > nodes.high[node]:
-                        fits = False
-                        break
-                if not fits:
+                if not _can_meet_limits(own0 + other.words[b, 0], own1 + other.words[b, 1], nodes, nobody, nobody):
                     continue
                 j = high - 1
                 at_least = _first_at(one.cost, begin, end, float(left - other.cost[j]) - unspent - 1e6)
                 steps += end - at_least
                 for i in range(at_least, end):
                     rest = left - one.cost[i]
-                    while j - low > _FAR and other.cost[j - _FAR] > rest:
-                        j -= _FAR
+                    while j - low > _SKIP and other.cost[j - _SKIP] > rest:
+                        j -= _SKIP
                         steps += 1
                     while j >= low and other.cost[j] > rest:
                         j -= 1
@@ -347,3 +392,186 @@ def join_lists(
                             continue
                     first, second, best_way, best, best_tie = i, j, way, worth, tie
     return first, second, best_way, True, steps
+
+
+_NOBODY = Lists(
+    np.zeros((1, 2), np.int64), np.arange(2), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int32)
+)
+
+
+class Joined(NamedTuple):
+    """What a join found."""
+
+    options: Array | None  # (open,) of the best; None: there is none
+    cost: int
+    complete: bool  # whether nothing better is left
+
+
+@dataclass(slots=True)
+class _Side:
+    """One of two lists, and the customers in the order in which it takes them.
+
+    It is full when another customer would probably make it too long, or when the lists before it took too much work.
+    """
+
+    core: Core
+    nodes: Nodes
+    reached: Reach
+    moves: Moves
+    lists: Lists = _NOBODY
+    taken: int = 0  # customers
+    remembered: int = 1  # moves
+    growth: float = 1.0  # times the states before the last customer
+    made: int = 0  # states, of all customers
+    full: bool = False
+
+    @property
+    def size(self) -> int:
+        return int(self.lists.cost.size)
+
+    def take(self, rate: float, allowed: float, most: int) -> None:
+        """One more customer, where there is room."""
+        if self.size * self.growth > most or self.made > _MADE_PER_STATE * most:
+            self.full = True
+            return
+        before = self.size
+        lists, remembered = extend(
+            self.lists, self.taken, self.core, self.nodes, self.reached, rate, allowed, 2 * most, self.moves,
+            self.remembered,
+        )  # fmt: skip
+        if remembered < 0:
+            self.full = True
+            self.made += 2 * most
+            return
+        self.lists, self.remembered = lists, remembered
+        self.taken += 1
+        self.made += self.size
+        self.growth = self.size / before
+
+
+@dataclass(slots=True)
+class Meeting:
+    """Two lists that grow towards each other.
+
+    Of n customers with two options each, one list would have up to 2ⁿ states, and two that meet have 2^(n/2) each. A
+    join therefore looks at about the square of what can be stored.
+    """
+
+    order: Array  # (open,) customers
+    core: Core
+    nodes: Nodes
+    rate: float
+    allowed: float
+    sides: tuple[_Side, _Side]
+    passed: int = 0  # states that joins passed over
+
+    @classmethod
+    def of(cls, core: Core, nodes: Nodes, budget: int, rate: float, allowed: float, most: int) -> "Meeting | None":
+        """None: counts at the limits are too many."""
+        meetings = []
+        for order in _orders(core):
+            sides = []
+            for turn in (order, order[::-1]):
+                turned, limits = _turned(core, nodes, turn)
+                reached, complete = reach(turned, limits, budget, _unspent(rate, allowed), _COUNTS_ROOM)
+                if not complete:
+                    break
+                sides.append(_Side(turned, limits, reached, Moves.room(_MOVES_PER_STATE * most)))
+            if len(sides) == 2:
+                meeting = cls(order, core, nodes, rate, allowed, (sides[0], sides[1]))
+                meeting.grow(min(_TRIAL_STATES, most))
+                meetings.append(meeting)
+        if not meetings:
+            return None
+        best = min(meetings, key=lambda one: one.ways)
+        best.passed = _PASSED_PER_MADE * sum(side.made for one in meetings if one is not best for side in one.sides)
+        best.grow(max(int(_FIRST_SHARE * most), min(_TRIAL_STATES, most)))
+        if best.ways <= _HOPELESS_WAYS:
+            best.grow(most)
+        return best
+
+    @property
+    def between(self) -> Array:
+        """Customers whom neither list has taken."""
+        return self.order[self.sides[0].taken : self.order.size - self.sides[1].taken]
+
+    @property
+    def ways(self) -> float:
+        """In which these get their places."""
+        return float(np.prod(self.core.options[self.between].astype(np.float64)))
+
+    @property
+    def made(self) -> int:
+        """States, about, that were made, and could be in the time of all joins."""
+        return self.sides[0].made + self.sides[1].made + self.passed // _PASSED_PER_MADE
+
+    def grow(self, most: int) -> None:
+        for side in self.sides:
+            side.full = False
+        while self.between.size:
+            growing = [side for side in self.sides if not side.full]
+            if not growing or not all(side.size for side in self.sides):
+                break
+            min(growing, key=lambda side: side.size).take(self.rate, self.allowed, most)
+
+    def joined(self, budget: int, enough: float, most: int) -> Joined:
+        """The best allocation within a budget; enough: what need not be surpassed; most: states of a list, about."""
+        one, other = self.sides
+        if not one.size or not other.size:
+            return Joined(None, 0, complete=True)
+        if self.ways > _WAYS:
+            return Joined(None, 0, complete=False)
+        ways = _ways_of(self.core, self.between)
+        unspent = _unspent(self.rate, self.allowed)
+        first, second, way, complete, passed = join_lists(
+            one.lists, other.lists, ways, self.nodes, budget, unspent, enough, _PASSED_PER_STATE * most,
+            (one.core, other.core), (one.moves, other.moves),
+        )  # fmt: skip
+        self.passed += passed
+        if first < 0:
+            return Joined(None, 0, complete)
+        options = np.zeros(self.order.size, np.int64)
+        options[self.between] = ways.options[way]
+        for side, turn, number in ((one, self.order, first), (other, self.order[::-1], second)):
+            for who, option in side.moves.of(int(side.lists.last[number])):
+                options[turn[who]] = option
+        cost = int(one.lists.cost[first] + other.lists.cost[second] + ways.cost[way])
+        return Joined(options, cost, complete)
+
+
+def _unspent(rate: float, allowed: float) -> float:
+    """Money, at most, that is left where no more than this is lost."""
+    return allowed / rate if rate > 0.0 else math.inf
+
+
+def _orders(core: Core) -> list[Array]:
+    """Two orders of the customers: the dear first, and those of rare kinds first.
+
+    A kind is the set of limits that a customer's options count towards. With rare kinds at one end, the other list has
+    few counts to keep apart.
+    """
+    cells = np.arange(core.place.shape[1])[None, :] < core.options[:, None]
+    change = np.where(cells, core.cost, 0).max(axis=1) - np.where(cells, core.cost, 0).min(axis=1)
+    dear = np.argsort(-change, kind="stable")
+    words = np.where(cells[:, :, None], core.words, -1).reshape(core.options.size, -1)
+    kinds, counts = np.unique(words, axis=0, return_inverse=True, return_counts=True)[1:]
+    kind = kinds.ravel()
+    rare = np.lexsort((-change, kind, counts[kind]))
+    return [dear] if (dear == rare).all() else [dear, rare]
+
+
+def _turned(core: Core, nodes: Nodes, turn: Array) -> tuple[Core, Nodes]:
+    """The customers in another order."""
+    fewest, largest = nodes.least[:-1] - nodes.least[1:], nodes.most[:-1] - nodes.most[1:]
+    turned = Core(*(np.ascontiguousarray(one[turn]) for one in core))
+    return turned, nodes._replace(least=sums_after(fewest[turn]), most=sums_after(largest[turn]))
+
+
+def _ways_of(core: Core, who: Array) -> Ways:
+    options = np.indices(core.options[who].tolist()).reshape(who.size, -1).T if who.size else np.zeros((1, 0), np.int64)
+    rows = np.broadcast_to(who[None, :], options.shape)
+    tie = core.tie[rows, options] - core.tie[rows, 0]
+    return Ways(
+        np.ascontiguousarray(core.words[rows, options].sum(axis=1)), core.cost[rows, options].sum(axis=1),
+        core.worth[rows, options].sum(axis=1), tie.sum(axis=1), np.ascontiguousarray(options),
+    )  # fmt: skip
