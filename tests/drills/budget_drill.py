@@ -1,6 +1,7 @@
 """Small budgets, solved to the end: how many are proved optimal, how long each takes, and whether the proof is true.
 
     ./run drill budgets [--instances 500] [--seed 1]
+    ./run drill budgets decisions [--offers 1000] [--seed 1] [--spark 0]    see `decision_drill`
 
 Rounds of 49 to 400 customers: random and heavy-tailed baskets, floors, segments, closed cells, value and cost in
 proportion or not, money in whole pennies or not, tight and loose budgets. Feasibility and value of each answer are
@@ -193,4 +194,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["decisions"]:
+        import decision_drill
+
+        decision_drill.main(sys.argv[2:])
+    else:
+        main()
