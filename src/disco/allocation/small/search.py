@@ -8,9 +8,8 @@ A problem gets prices and a bound D (`budget`), and then up to three steps, unti
    of the last g.
 3. Branching: one customer with a large basket can make D useless, for no budget price gives them half a code. The
    customer whose change costs most between the allocations on either side of the budget is given each place they could
-   have, and each of the parts is a problem with prices of its own. Where the bound is met but for the last digits,
-   branching tells no more, and larger lists and more exchanges take its place: what is left is how well sums fill the
-   budget.
+   have, and each of the parts is a problem with prices of its own. Where the bound is met but for the last digits, what
+   is left is how well sums fill the budget, and larger lists and more exchanges are tried before.
 
 The problem that could be worth most comes first. One limit of work ends the search (`WORK`): states of lists that are
 made, sums of exchanges and relaxations of parts are counted, not seconds, so that an answer depends neither on the
@@ -41,7 +40,7 @@ WORK = 2_000_000  # units, in all
 _STATES_PER_UNIT = 10
 _SUMS_PER_UNIT = 5  # exchanges, or sums of them
 _RELAXED_UNITS = 10_000  # for the prices of one part
-_BRIEF_STATES, _THOROUGH_STATES = 100_000, 3_500_000  # of a list, about: before branching, and where it tells no more
+_BRIEF_STATES, _THOROUGH_STATES = 100_000, 3_500_000  # of a list, about: the second where only sums are left
 
 # How losses grow
 _FIRST_OPEN = 12  # customers, about, who are open in the first pass
@@ -49,7 +48,7 @@ _WIDER = 1.6  # times as much may be lost in the next pass, at least
 _MORE_CELLS = 6  # at least, that are open in the next pass and were not before
 _OVER_IN_LAST_BIT = 8  # allocations that keep the budget on the grid only, before a pass is given up
 _MET = 0.9  # of the gap at which a value is called optimal: a join of lists goes no further
-_SUMS_LEFT = 1e-9  # relative gap from which on branching tells no more
+_SUMS_LEFT = 1e-9  # relative gap from which on what is left is how well sums fill the budget
 _UNKNOWN = -(2**62)  # less than any allocation is worth
 
 
@@ -256,7 +255,7 @@ class _Branches:
     relaxed: Relaxed
     relax: Relax
     left: int = WORK
-    given_up: float = -math.inf  # a bound of branches that were ended without a proof
+    given_up: float = -math.inf  # a bound of branches that were ended, proved or not
     table: OptionTable = field(init=False)
     best: Assignment = field(init=False)
     open: list[_Branch] = field(init=False)
@@ -290,25 +289,29 @@ class _Branches:
     def _advance(self, branch: _Branch) -> None:
         """The next step of one branch, after which it is closed, open, or made of others.
 
-        Exchanges, a brief list, then parts of it or, where only sums are left, a thorough list and larger exchanges.
+        Exchanges, a brief list, where only sums are left a thorough list and larger exchanges, and then parts of it.
         """
         problem = branch.problem
         rival = (self.value - branch.worth) * branch.scale
+        only_sums_left = branch.bound - self.value <= _SUMS_LEFT * abs(self.value)
         if branch.step == 0:
             self.left -= problem.fill()
         elif branch.step == 1:
             self.left -= problem.list(rival, _BRIEF_STATES)
-        elif branch.bound - self.value > _SUMS_LEFT * abs(self.value):
-            self.open += self._parts(branch)
-            return
-        else:
+        elif branch.step == 2 and only_sums_left:
             self.left -= problem.list(rival, _THOROUGH_STATES)
             if not problem.proved(rival):
                 self.left -= problem.fill(thorough=True)
+        elif branch.rows.size > 1:
+            self.open += self._parts(branch)
+            return
+        else:  # nobody would be left
+            self.given_up = max(self.given_up, branch.bound)
+            return
         self._take(branch, problem.table.choice(problem.places))
         branch.step += 1
         branch.bound = min(branch.bound, problem.bound / branch.scale + branch.worth)
-        if branch.step == 3 or problem.proved(rival):
+        if problem.proved(rival):
             self.given_up = max(self.given_up, branch.bound)
         else:
             self.open.append(branch)
