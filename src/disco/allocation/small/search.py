@@ -48,7 +48,7 @@ _WIDER = 1.6  # times as much may be lost in the next pass, at least
 _MORE_CELLS = 6  # at least, that are open in the next pass and were not before
 _OVER_IN_LAST_BIT = 8  # allocations that keep the budget on the grid only, before a pass is given up
 _MET = 0.9  # of the gap at which a value is called optimal: a join of lists goes no further
-_SUMS_LEFT = 1e-9  # relative gap from which on what is left is how well sums fill the budget
+_SUMS_LEFT = 1e-6  # relative gap from which on what is left is how well sums fill the budget
 _UNKNOWN = -(2**62)  # less than any allocation is worth
 
 
