@@ -231,7 +231,7 @@ def test_without_bins_everybody_has_the_populations_rate():
 def reference_rates(engagement, score, depths):
     """`rates_of` in plain NumPy."""
     law = engagement.law(depths)
-    place = law.places(score)
+    place = engagement.counts.bins.places(score)
     h = np.where(np.isnan(score), 0.0, score)
     rates = expit(law.attenuation[place] * (law.logits[place] + law.tilt * h[:, None]))
     rates[:, law.order] = np.maximum.accumulate(rates[:, law.order], axis=1)

@@ -320,7 +320,7 @@ def some_codes(count, *, seed=1):
 
 @pytest.mark.parametrize("count", [500, 60_000])
 def test_codes_are_counted_per_depth_and_bin(count):
-    """Few some_codes are sorted and many are counted by the kernel: both against a plain count."""
+    """Few codes are sorted and many are counted by the kernel: both against a plain count."""
     depth, redeemed, score = some_codes(count)
     counts = EngagementCounts.of(depth, redeemed, score=score, bins=BINS)
     place = BINS.places(score)

@@ -109,7 +109,7 @@ def test_thompson_draws_have_the_laws_moments():
     wide = np.array([0.1, 0.4])
     engagement = learned(60_000)
     law = engagement.law(wide)
-    column = int(law.places(np.array([h]))[0])
+    column = int(engagement.counts.bins.places(np.array([h]))[0])
     for exploration in (0.5, 1.0):
         policy = Thompson(exploration=exploration)
         drawn = logit(served(policy, np.full(count, h), wide, engagement=engagement, ids=np.arange(count)))

@@ -1,15 +1,7 @@
 """Depth encodings ψ2, evidence, the posterior of ln(full price), engagement rates."""
 
 from disco.belief.curves import DemandCurve, demand_curve, depth_experience, draw_full_price_totals, monotone_shares
-from disco.belief.encodings import (
-    DistanceToDepth,
-    Encoding,
-    LinearDepth,
-    OneHotDepth,
-    Prior,
-    RadialBasis,
-    SmoothSpline,
-)
+from disco.belief.encodings import DistanceToDepth, Encoding, LinearDepth, OneHotDepth, Prior, RadialBasis, SmoothSpline
 from disco.belief.engagement import Engagement
 from disco.belief.evidence import EngagementCounts, Evidence
 from disco.belief.model import BasketModel

@@ -102,17 +102,13 @@ def inverse_root(precision: Matrix) -> tuple[Matrix, float, float]:
 @njit(cache=True, nogil=True)
 def solve(root: Matrix, moment: Vector) -> Vector:
     """V⁻¹B = Rᵀ(RB)."""
-    d = moment.size
-    half = np.empty(d)
-    for i in range(d):
-        total = 0.0
+    answer = np.zeros(moment.size)
+    for i in range(moment.size):
+        total = 0.0  # of RB
         for j in range(i + 1):
             total += root[i, j] * moment[j]
-        half[i] = total
-    answer = np.zeros(d)
-    for i in range(d):
         for j in range(i + 1):
-            answer[j] += root[i, j] * half[i]
+            answer[j] += root[i, j] * total
     return answer
 
 
@@ -128,14 +124,12 @@ def inverse(root: Matrix) -> Matrix:
     return out
 
 
-@njit(cache=True, nogil=True)
-def product(a: Matrix, b: Matrix) -> Matrix:
-    """ab."""
-    out = np.zeros((a.shape[0], b.shape[1]))
-    for i in range(a.shape[0]):
-        for k in range(a.shape[1]):
-            for j in range(b.shape[1]):
-                out[i, j] += a[i, k] * b[k, j]
+def product(left: Matrix, right: Matrix) -> Matrix:
+    """left·right, or a stack of such products; for small matrices, since the terms of all entries are added in turn."""
+    stack = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    out = np.zeros((*stack, left.shape[-2], right.shape[-1]))
+    for k in range(left.shape[-1]):
+        out += left[..., k, None] * right[..., k, None, :]
     return out
 
 

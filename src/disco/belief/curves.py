@@ -53,6 +53,10 @@ class Band:
     def times(self, factor: Vector) -> Band:
         return Band(self.mean * factor, self.lower * factor, self.upper * factor, self.level, self.draws * factor)
 
+    def columns(self, name: str) -> dict[str, Vector]:
+        """Of a table with one row per depth."""
+        return {name: self.mean, f"{name}_lower": self.lower, f"{name}_upper": self.upper}
+
     def estimates(self) -> tuple[Estimate, ...]:
         """One figure with its interval per depth."""
         ends = zip(self.mean.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True)
@@ -87,12 +91,9 @@ class DemandCurve:
         """
         import pyarrow as pa
 
-        money = self.full_price
         columns = {
             "depth": self.depths,
-            "full_price": money.mean,
-            "full_price_lower": money.lower,
-            "full_price_upper": money.upper,
+            **self.full_price.columns("full_price"),
             "revenue": self.revenue.mean,
             "markdown": self.markdown.mean,
             "effective_plays": self.effective_plays,
@@ -100,7 +101,7 @@ class DemandCurve:
         }
         for name, band in (("engagement", self.engagement), ("revenue_per_code", self.revenue_per_code)):
             if band is not None:
-                columns |= {name: band.mean, f"{name}_lower": band.lower, f"{name}_upper": band.upper}
+                columns |= band.columns(name)
         return pa.table(columns)
 
     def to_pandas(self) -> pd.DataFrame:
@@ -179,28 +180,27 @@ def demand_curve(
     generator = np.random.Generator(np.random.Philox(key=name_key(seed)))
     theta = model.theta_draws(count, generator, context_size=contexts.shape[1])
     spread = np.exp(model.depth_spread.draws(offered, count=count, generator=generator) / 2)
-    who = None
     if engagement is not None:
-        who = _receivers(engagement, head, contexts, offered, count=count, generator=generator)
+        mean_rates, rates_in = _receivers(engagement, head, contexts, offered, count=count, generator=generator)
     out = np.empty((offered.size, len(contexts)))
     money, rates, per_code = (np.empty((count, offered.size)) for _ in range(3))
     if len(contexts) == 1:
         money = _one_customer(contexts[0], theta.reshape(count, *law.mean.shape), encoded)
-    for draw in range(count if who is not None or len(contexts) > 1 else 0):
+    for draw in range(count if engagement is not None or len(contexts) > 1 else 0):
         if len(contexts) > 1:
             serve_means(contexts, theta[draw].reshape(law.mean.shape), encoded, 0.0, out)
             money[draw] = out.mean(axis=1)
         else:
             out[:, 0] = money[draw]
-        if who is not None:
-            drawn = who[1](draw)
+        if engagement is not None:
+            drawn = rates_in(draw)
             rates[draw], per_code[draw] = drawn.mean(axis=1), (drawn * out).mean(axis=1)
     serve_means(contexts, law.mean, encoded, 0.0, out)
     scale = np.exp(model.spread(offered) ** 2 / 2)
     answers: dict[str, Band] = {}
-    if who is not None:
-        answers["engagement"] = _band(who[0].mean(axis=1), rates, level)
-        answers["full_price_per_code"] = _band((who[0] * out).mean(axis=1) * scale, per_code * spread, level)
+    if engagement is not None:
+        answers["engagement"] = _band(mean_rates.mean(axis=1), rates, level)
+        answers["full_price_per_code"] = _band((mean_rates * out).mean(axis=1) * scale, per_code * spread, level)
     plays, extrapolated = _experience(model, average, offered)
     return DemandCurve(
         depths=offered,
@@ -409,8 +409,7 @@ def _sums(
             total = total_square = total_both = 0.0
             for base in range(start[a], start[a + 1], _BLOCK):
                 size = min(_BLOCK, start[a + 1] - base)
-                for b in range(size):
-                    money[b] = weights[0]
+                money[:] = weights[0]
                 for i in range(1, p):
                     weight, line = weights[i], context[i - 1, base : base + size]
                     for b in range(size):

@@ -26,6 +26,11 @@ _LN2_LOW = 1.9082149292705877e-10
 _HALF_ROOT_BITS = np.int64(0x3FE6A09E667F3BCD)  # √½
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ over the golden ratio, made odd: steps of a counter
 _ROOT_HALF = 0.7071067811865476
+# coefficients of series, from the smallest term
+_EXPONENTIAL = tuple(1.0 / math.factorial(n) for n in range(13, 2, -1))  # e^r for |r| ≤ ½·ln 2, from r³ to r¹³
+_LOGARITHM = tuple(2.0 / n for n in range(21, 1, -2))  # 2·artanh(s) = 2s + s³·(2/3 + …), |s| ≤ 0.1716
+_SINE = tuple((-1.0) ** (n // 2) / math.factorial(n) for n in range(15, 1, -2))
+_COSINE = tuple((-1.0) ** (n // 2) / math.factorial(n) for n in range(16, 2, -2))
 READ_KEYS = "Array(uint64, 1, 'C', True)"  # a kernel declared for read-only keys takes others too
 FARTHEST = 700.0  # |x| up to which `exponential` goes; a logit beyond it is a rate of 0 or 1
 
@@ -40,17 +45,9 @@ def exponential(x: float) -> float:
     shifted = x * _LOG2_E + _SHIFTER
     k = shifted - _SHIFTER
     r = (x - k * _LN2_HIGH) - k * _LN2_LOW
-    # the series of e^r to r¹³ for |r| ≤ ½·ln 2, from its smallest term
-    s = 1.0 / 479001600.0 + r * (1.0 / 6227020800.0)
-    s = 1.0 / 39916800.0 + r * s
-    s = 1.0 / 3628800.0 + r * s
-    s = 1.0 / 362880.0 + r * s
-    s = 1.0 / 40320.0 + r * s
-    s = 1.0 / 5040.0 + r * s
-    s = 1.0 / 720.0 + r * s
-    s = 1.0 / 120.0 + r * s
-    s = 1.0 / 24.0 + r * s
-    s = 1.0 / 6.0 + r * s
+    s = _EXPONENTIAL[0]
+    for coefficient in _EXPONENTIAL[1:]:
+        s = coefficient + r * s
     s = 1.0 + (r + r * r * (0.5 + r * s))
     power = (np.float64(shifted).view(np.int64) - _SHIFTER_BITS + np.int64(1023)) << np.int64(52)
     return s * np.int64(power).view(np.float64)
@@ -81,16 +78,9 @@ def logarithm(x: float) -> float:
     f = mantissa - 1.0
     s = f / (2.0 + f)
     t = s * s
-    # 2·artanh(s) = 2s + s³·(2/3 + …), |s| ≤ 0.1716
-    p = 2.0 / 19.0 + t * (2.0 / 21.0)
-    p = 2.0 / 17.0 + t * p
-    p = 2.0 / 15.0 + t * p
-    p = 2.0 / 13.0 + t * p
-    p = 2.0 / 11.0 + t * p
-    p = 2.0 / 9.0 + t * p
-    p = 2.0 / 7.0 + t * p
-    p = 2.0 / 5.0 + t * p
-    p = 2.0 / 3.0 + t * p
+    p = _LOGARITHM[0]
+    for coefficient in _LOGARITHM[1:]:
+        p = coefficient + t * p
     # ln(1+f) = f − (h − s·(h + t·p)), h = f²/2: the leading term is exact
     h = 0.5 * f * f
     return k * _LN2_HIGH - ((h - (s * (h + t * p) + k * _LN2_LOW)) - f)
@@ -115,7 +105,6 @@ def log_array(values: Vector) -> Vector:
     return np.asarray(whole(values))
 
 
-@njit(cache=True, nogil=True)
 def stream_normals(stream: np.uint64, count: int) -> Vector:
     """`count` standard normals of one stream, shared by all customers."""
     words, first, second = np.empty(count, np.uint64), np.empty(count), np.empty(count)
@@ -148,19 +137,13 @@ def normal_pair(words: Keys, size: int, index: int, first: Vector, second: Vecto
         radius = math.sqrt(-2.0 * logarithm(u)) * _ROOT_HALF
         angle = v * 1.5707963267948966  # in [−π/4, π/4)
         t = angle * angle
-        s = -1.0 / 1307674368000.0 * t + 1.0 / 6227020800.0
-        s = s * t - 1.0 / 39916800.0
-        s = s * t + 1.0 / 362880.0
-        s = s * t - 1.0 / 5040.0
-        s = s * t + 1.0 / 120.0
-        s = s * t - 1.0 / 6.0
+        s = _SINE[0]
+        for coefficient in _SINE[1:]:
+            s = coefficient + t * s
         sine = angle + angle * t * s
-        s = 1.0 / 20922789888000.0 * t - 1.0 / 87178291200.0
-        s = s * t + 1.0 / 479001600.0
-        s = s * t - 1.0 / 3628800.0
-        s = s * t + 1.0 / 40320.0
-        s = s * t - 1.0 / 720.0
-        s = s * t + 1.0 / 24.0
+        s = _COSINE[0]
+        for coefficient in _COSINE[1:]:
+            s = coefficient + t * s
         cosine = 1.0 - 0.5 * t + t * t * s
         left = radius * (cosine - sine)
         right = radius * (cosine + sine)

@@ -86,9 +86,14 @@ class Encoding(Protocol):
 
 
 class _Fields:
-    """What the encodings of this file share: a plain prior, unless one has its own, and fields that name it."""
+    """What the encodings of this file share: fields that name them, and the size and prior of those without another."""
 
     __slots__ = ()
+
+    @property
+    def size(self) -> int:
+        """d2, the number of features."""
+        return 1
 
     def prior(self) -> Prior:
         """The prior used when `prior_precision` is None: precision 1 in every block."""
@@ -128,16 +133,12 @@ class RadialBasis(_Fields):
             )
         if self.gamma is None and self.alpha is None:
             object.__setattr__(self, "gamma", 20.0)
-        for name in ("gamma", "alpha"):
-            given = getattr(self, name)
-            if given is None:
-                continue
-            widths = read_numbers(given, where=f"RadialBasis {name}", positive=True)
-            if len(widths) not in (1, len(self.centres)):
-                raise InputError(
-                    f"RadialBasis {name}", found=f"{len(widths)} widths", expected=f"1 or {len(self.centres)}"
-                )
-            object.__setattr__(self, name, widths[0] if np.ndim(given) == 0 else widths)
+        name = "gamma" if self.alpha is None else "alpha"
+        given, where = getattr(self, name), f"RadialBasis {name}"
+        widths = read_numbers(given, where=where, positive=True)
+        if len(widths) not in (1, len(self.centres)):
+            raise InputError(where, found=f"{len(widths)} widths", expected=f"1 or {len(self.centres)}")
+        object.__setattr__(self, name, widths[0] if np.ndim(given) == 0 else widths)
 
     @property
     def size(self) -> int:
@@ -164,11 +165,6 @@ class LinearDepth(_Fields):
 
     kind: ClassVar[str] = "linear"
 
-    @property
-    def size(self) -> int:
-        """d2, the number of features."""
-        return 1
-
     def features(self, u: Vector) -> Matrix:
         """ψ2(u) for u = depth / `depth_scale`, shape (depths, d2)."""
         return np.asarray(u, np.float64)[:, None].copy()
@@ -188,11 +184,6 @@ class DistanceToDepth(_Fields):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reference", read_numbers(self.reference, where="DistanceToDepth reference")[0])
-
-    @property
-    def size(self) -> int:
-        """d2, the number of features."""
-        return 1
 
     def features(self, u: Vector) -> Matrix:
         """ψ2(u) for u = depth / `depth_scale`, shape (depths, d2)."""
@@ -290,3 +281,9 @@ class SmoothSpline(_Fields):
             depth_mean=(0.5, 0.0, 0.0),
             absolute=True,
         )
+
+
+#: The encodings of this file by their `kind`: those that a model file can name.
+KINDS: dict[str, Any] = {
+    kind.kind: kind for kind in (RadialBasis, SmoothSpline, LinearDepth, DistanceToDepth, OneHotDepth)
+}

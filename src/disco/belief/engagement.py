@@ -12,14 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from disco.belief.algebra import pool_adjacent
-from disco.belief.elementary import FARTHEST, exponentials, logistic, stream_normals
+from disco.belief.algebra import pool_adjacent, product
+from disco.belief.elementary import logistic, stream_normals
 from disco.belief.engagement_posterior import (
     EngagementCurve,
     EngagementPosterior,
@@ -29,7 +30,6 @@ from disco.belief.engagement_posterior import (
     levels_for,
     logit,
     lower_root,
-    products,
 )
 from disco.belief.evidence import EngagementCounts
 from disco.belief.inputs import read_depth_column, read_only
@@ -40,7 +40,7 @@ from disco.records.chunks import stack_rows
 from disco.records.compiled import njit
 from disco.records.depths import depth_percent, read_depth
 from disco.records.ports import Engine
-from disco.records.score import ScoreBins, score_places
+from disco.records.score import score_places
 
 if TYPE_CHECKING:
     from disco.belief.movement import Movement
@@ -66,26 +66,28 @@ class Contradiction(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EngagementLaw:
+class EngagementLaw(NamedTuple):
     """What kernels need to serve each customer's rates at K depths.
 
-    A customer of column b (a bin of the score; the last one without a score, whose h counts as 0) has
-    logit p(a) ~ N(logits[b, a] + tilt·h, roots[b]·roots[b]ᵀ), with mean rate
+    A customer of column b (a bin of the score; the last one without a score, whose h counts as 0; without bins
+    everybody is in column 0) has logit p(a) ~ N(logits[b, a] + tilt·h, roots[b]·roots[b]ᵀ), with mean rate
     expit(attenuation[b, a]·(logits[b, a] + tilt·h)). Draws and means are made non-decreasing along `order`.
+
+    `draw_rates` gives expit(attenuation·logit) of a drawn logit: so a law whose roots are those of a part of the
+    variance, and whose attenuation is that of the rest, has part of it drawn and the rest averaged over.
     """
 
-    bins: ScoreBins | None  # None: everybody is in column 0
     logits: Matrix  # (columns, K)
     tilt: float  # β
     attenuation: Matrix  # (columns, K)
-    roots: Matrix  # (columns, K, K), lower triangular where depths ascend; rows of an operator's rate are 0
+    roots: Matrix  # (columns, K, rank), lower triangular where depths ascend; rows of an operator's rate are 0
     order: Integers  # the columns of depths without an operator's rate, ascending
 
-    def places(self, score: ArrayLike) -> Integers:
-        """The column of each customer, shape (customers,)."""
-        column = read_column(score, where="score")
-        return np.zeros(column.size, np.int64) if self.bins is None else self.bins.places(column)
+    def rates(self, score: Vector, place: Integers, keys: Keys, stream: np.uint64) -> Matrix:
+        """(K, customers) drawn rates of these customers; place: the column of each."""
+        out = np.empty((self.logits.shape[1], score.size))
+        draw_rates(score, place, read_only(keys), stream, self, out)
+        return out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,12 +110,12 @@ class SharedDraws:
     def rates_of(self, draw: int, score: Vector, place: Integers) -> Matrix:
         """(K, customers) the rates of customers with these scores in one draw; place: the column of each."""
         logits = self.level[draw] + self.bump[draw][:, None]
-        none = np.zeros((*logits.shape, 0)), np.ones_like(logits), np.zeros(0, np.int64)  # no variance, no projection
-        drawn = _Drawn(logits, float(self.tilt[draw]), *none)
+        none = np.ones_like(logits), np.zeros((*logits.shape, 0)), np.zeros(0, np.int64)  # no variance, no projection
+        drawn = EngagementLaw(logits, float(self.tilt[draw]), *none)
         return drawn.rates(score, place, np.zeros(score.size, np.uint64), np.uint64(0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Engagement:
     """Who buys with their code, by depth: learned, never falling with depth, defined everywhere.
 
@@ -139,29 +141,23 @@ class Engagement:
     drift: float = 1.0
     #: The population's mean rates set by the operator, {depth: rate}; they replace what was learned.
     override: Mapping[float, float] = field(default_factory=dict)
-    _fitted: EngagementPosterior | None = field(default=None, init=False, repr=False, compare=False)
     _laws: dict[bytes, EngagementLaw] = field(default_factory=dict, init=False, repr=False, compare=False)
     _rates: dict[bytes, Vector] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("prior_rate", self.prior_rate),
-            *((f"override at {d}", r) for d, r in self.override.items()),
-        ):
-            read_share(value, where=f"engagement {name}")
+        read_share(self.prior_rate, where="engagement prior_rate")
         for name in ("prior_codes", "drift"):
             object.__setattr__(self, name, read_positive(getattr(self, name), where=f"engagement {name}"))
-        given = {read_depth(depth, where="engagement override"): float(rate) for depth, rate in self.override.items()}
+        given = {
+            read_depth(depth, where="engagement override"): read_share(rate, where=f"engagement override at {depth}")
+            for depth, rate in self.override.items()
+        }
         object.__setattr__(self, "override", given)
 
-    @property
+    @cached_property
     def posterior(self) -> EngagementPosterior:
         """The posterior, computed when first asked for."""
-        if self._fitted is None:
-            fitted = fit(self.counts, prior_rate=self.prior_rate, prior_codes=self.prior_codes)
-            object.__setattr__(self, "_fitted", fitted)
-            return fitted
-        return self._fitted
+        return fit(self.counts, prior_rate=self.prior_rate, prior_codes=self.prior_codes)
 
     # ---- the population ------------------------------------------------------------------------------------------
 
@@ -171,8 +167,8 @@ class Engagement:
         key = asked.tobytes()
         known = self._rates.get(key)  # a service asks about the same few depths for every customer
         if known is None:
-            fresh = np.full(asked.size, float(self.prior_rate)) if not self.posterior.played.size else None
-            known = self._overridden(asked, self._curve(asked).rates if fresh is None else fresh)
+            before = np.full(asked.size, float(self.prior_rate))
+            known = self._overridden(asked, self._curve(asked).rates if self.posterior.played.size else before)
             if len(self._rates) >= _MOST_KEPT:
                 self._rates.clear()
             self._rates[key] = known
@@ -264,12 +260,9 @@ class Engagement:
         depths: (depths,) from 0 to 1.
         engine: what the rows are spread over; None is this thread.
         """
-        asked = read_depth_column(depths)
-        if score is None:
-            return np.asfortranarray(self.rates(asked)[None, :])
-        scores = read_column(score, where="score")
-        bins = self.counts.bins
-        if bins is None:
+        asked, bins = read_depth_column(depths), self.counts.bins
+        scores = np.zeros(1) if score is None else read_column(score, where="score")
+        if score is None or bins is None:
             return np.asfortranarray(np.repeat(self.rates(asked)[None, :], scores.size, axis=0))
         law = self.law(asked)
         base = np.ascontiguousarray((law.attenuation * law.logits).T)
@@ -308,41 +301,28 @@ class Engagement:
         roots = np.empty_like(covariances)
         # ascending, so that a customer's draw at a depth does not depend on the order in which depths are asked for
         roots[:, order] = lower_root(covariances[:, order[:, None], order])
-        return EngagementLaw(
-            bins=self.counts.bins,
-            logits=logits,
-            tilt=state.tilt,
-            attenuation=kept,
-            roots=roots,
-            order=order[~fixed[order]],
-        )
+        return EngagementLaw(logits, state.tilt, attenuation=kept, roots=roots, order=order[~fixed[order]])
 
     def shared_draws(self, depths: ArrayLike, *, count: int, generator: np.random.Generator) -> SharedDraws:
         """Draws of the parameters for totals of a campaign: one draw for everybody, joint over depths."""
         draws = read_count(count, where="count")
-
-        def normals(parameters: int, drifts: int) -> tuple[Matrix, Matrix]:
-            return generator.standard_normal((draws, parameters)), generator.standard_normal((draws, drifts))
-
-        return self._shared(read_depth_column(depths), normals)
+        return self._shared(read_depth_column(depths), lambda size: generator.standard_normal((draws, size)))
 
     def shared_draw(self, depths: ArrayLike, *, stream: int) -> SharedDraws:
         """One draw of the parameters, a pure function of (belief, depths, stream)."""
+        asked = read_depth_column(depths)
+        drawn = stream_normals(np.uint64(stream), self.posterior.mean.size + asked.size + self.posterior.size)
+        parts = iter(np.split(drawn[None], [self.posterior.mean.size], axis=1))
+        return self._shared(asked, lambda size: next(parts)[:, :size])
 
-        def normals(parameters: int, drifts: int) -> tuple[Matrix, Matrix]:
-            drawn = stream_normals(np.uint64(stream), parameters + drifts)
-            return drawn[None, :parameters], drawn[None, parameters:]
-
-        return self._shared(read_depth_column(depths), normals)
-
-    def _shared(self, asked: Vector, normals: Callable[[int, int], tuple[Matrix, Matrix]]) -> SharedDraws:
-        """`normals` gives standard normals, one row per draw: of the parameters, and of the drift at all depths."""
+    def _shared(self, asked: Vector, normals: Callable[[int], Matrix]) -> SharedDraws:
+        """`normals` gives the next standard normals, one row per draw: of the parameters, then of the drift."""
         state = self.posterior
         whole = np.union1d(asked, state.nodes)
         curve = self._curve(whole)
-        of_parameters, of_drift = normals(state.mean.size, whole.size)
-        z = state.mean + products(of_parameters[None], np.swapaxes(lower_root(state.covariance[None]), 1, 2))[0]
-        level = products(z[None, :, : state.size + 1], curve.rows.T[None])[0] + curve.shift()
+        of_parameters, of_drift = normals(state.mean.size), normals(whole.size)
+        z = state.mean + product(of_parameters, lower_root(state.covariance[None])[0].T)
+        level = product(z[:, : state.size + 1], curve.rows.T) + curve.shift()
         level += np.sqrt(curve.extra) * of_drift
         level = _rising(level, 1.0 / np.maximum(curve.line_variance, 1e-12))[:, np.searchsorted(whole, asked)]
         tilt, bump = z[:, state.size + 1], z[:, state.size + 2 :]
@@ -357,22 +337,6 @@ class Engagement:
 
     def _overridden(self, depths: Vector, rates: Vector) -> Vector:
         return np.array([self.override.get(d, r) for d, r in zip(depths.tolist(), rates.tolist(), strict=True)])
-
-
-class _Drawn(NamedTuple):
-    """What the kernel needs. A column is a bin of the score, the last one customers without a score."""
-
-    logits: Matrix  # (columns, K)
-    tilt: float
-    roots: Matrix  # (columns, K, rank)
-    kept: Matrix  # (columns, K) attenuation: p = expit(kept·logit)
-    order: Integers  # depths along which no rate falls
-
-    def rates(self, score: Vector, place: Integers, keys: Keys, stream: np.uint64) -> Matrix:
-        """(K, customers) the rates of these customers; place: the column of each."""
-        out = np.empty((self.logits.shape[1], score.size))
-        draw_rates(score, place, read_only(keys), stream, self, out)
-        return out
 
 
 class CustomerRates:
@@ -402,37 +366,36 @@ class CustomerRates:
 
     def draws(self, keys: Keys, *, stream: int, exploration: float) -> Matrix:
         """One draw per customer, joint over their depths; a pure function of (stream, customer key) and their score."""
-        law = self.engagement.law(self.depths)
-        drawn = _Drawn(law.logits, law.tilt, exploration * law.roots, _part_attenuation(law, exploration), law.order)
-        return self._served(drawn, keys, np.uint64(stream))
+        law = self._left_undrawn(exploration)
+        return self._served(law._replace(roots=exploration * law.roots), keys, np.uint64(stream))
 
     def shared_draw(self, *, stream: int, exploration: float) -> Matrix:
         """One draw of the parameters, for everybody."""
-        law, shared = self.engagement.law(self.depths), self.engagement.shared_draw(self.depths, stream=stream)
+        law, shared = self._left_undrawn(exploration), self.engagement.shared_draw(self.depths, stream=stream)
         logits = law.logits + exploration * (shared.level[0] + shared.bump[0][:, None] - law.logits)
         tilt = law.tilt + exploration * (float(shared.tilt[0]) - law.tilt)
-        drawn = _Drawn(logits, tilt, np.zeros((*logits.shape, 0)), _part_attenuation(law, exploration), law.order)
+        drawn = law._replace(logits=logits, tilt=tilt, roots=np.zeros((*logits.shape, 0)))
         return self._served(drawn, np.zeros(self.score.size, np.uint64), np.uint64(0))
 
-    def _served(self, drawn: _Drawn, keys: Keys, stream: np.uint64) -> Matrix:
-        law = self.engagement.law(self.depths)
-        drawn = drawn._replace(logits=np.ascontiguousarray(drawn.logits), roots=np.ascontiguousarray(drawn.roots))
+    def _left_undrawn(self, exploration: float) -> EngagementLaw:
+        """The law with the attenuation κ of what is not drawn: 1 where all of the variance is."""
+        law, left = self.engagement.law(self.depths), max(1.0 - exploration * exploration, 0.0)
+        if not left:
+            return law._replace(attenuation=np.ones_like(law.logits))
+        variance = left * (law.roots * law.roots).sum(axis=2)
+        kept = attenuation(law.logits + (law.tilt * self.engagement.posterior.centres)[:, None], variance)
+        return law._replace(attenuation=np.where(variance > 0.0, kept, 1.0))  # an operator's rate may be 0 or 1
+
+    def _served(self, law: EngagementLaw, keys: Keys, stream: np.uint64) -> Matrix:
+        bins = self.engagement.counts.bins
+        law = law._replace(logits=np.ascontiguousarray(law.logits), roots=np.ascontiguousarray(law.roots))
 
         def chunk(rows: slice) -> Matrix:
-            return drawn.rates(self.score[rows], law.places(self.score[rows]), keys[rows], stream).T
+            score = self.score[rows]
+            place = np.zeros(score.size, np.int64) if bins is None else bins.places(score)
+            return law.rates(score, place, keys[rows], stream).T
 
         return stack_rows(chunk, self.score.size, engine=self.engine)
-
-
-def _part_attenuation(law: EngagementLaw, exploration: float) -> Matrix:
-    """(columns, K) κ of `CustomerRates`; 1 where all of the variance is drawn."""
-    left = max(1.0 - exploration * exploration, 0.0)
-    if not left:
-        return np.ones_like(law.logits)
-    centres = np.zeros(1) if law.bins is None else np.append(law.bins.centres, 0.0)
-    variance = left * (law.roots * law.roots).sum(axis=2)
-    kept = attenuation(law.logits + (law.tilt * centres)[:, None], variance)
-    return np.where(variance > 0.0, kept, 1.0)  # an operator's rate may be 0 or 1
 
 
 def _rising(draws: Matrix, weights: Vector) -> Matrix:
@@ -469,12 +432,9 @@ def serve_rates(score: Vector, edges: Vector, base: Matrix, slope: Matrix, order
         for a in range(base.shape[0]):
             level, rise = base[a], slope[a]
             for b in range(size):
-                line[b] = -(level[place[b]] + rise[place[b]] * h[b])
-            exponentials(line, size, FARTHEST)
+                line[b] = level[place[b]] + rise[place[b]] * h[b]
             for b in range(size):
-                line[b] = 1.0 / (1.0 + line[b])
-            for b in range(size):
-                out[a, start + b] = line[b]
+                out[a, start + b] = logistic(line[b])
         for step in range(1, order.size):
             before, after = order[step - 1], order[step]
             for b in range(start, start + size):
@@ -485,8 +445,7 @@ def serve_rates(score: Vector, edges: Vector, base: Matrix, slope: Matrix, order
 def _by_column(place: Integers, first: int, size: int, begin: Integers, free: Integers, rows: Integers) -> None:
     """The rows from `first` on, sorted by their column (stable), and where each column begins."""
     columns = free.size
-    for column in range(columns + 1):
-        begin[column] = 0
+    begin[:] = 0
     for row in range(first, first + size):
         begin[place[row] + 1] += 1
     for column in range(columns):
@@ -505,8 +464,7 @@ def make_rising(size: int, order: Integers, rates: Matrix, floor: Matrix) -> Non
     deep nor shallow depths, as a running maximum would, and needs no branch per customer, as pooling does.
     """
     count = order.size
-    for b in range(size):
-        floor[0, b] = rates[order[0], b]
+    floor[0, :] = rates[order[0], :]
     for k in range(1, count):
         a = order[k]
         for b in range(size):
@@ -522,12 +480,12 @@ def make_rising(size: int, order: Integers, rates: Matrix, floor: Matrix) -> Non
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def draw_rates(score: Vector, place: Integers, keys: Keys, stream: np.uint64, drawn: _Drawn, out: Matrix) -> None:
+def draw_rates(score: Vector, place: Integers, keys: Keys, stream: np.uint64, law: EngagementLaw, out: Matrix) -> None:
     """Rates of every customer into out (K, customers), joint over depths.
 
     score (customers,): NaN counts as 0. place (customers,): the column of each.
     """
-    logits, tilt, roots, kept, order = drawn
+    logits, tilt, kept, roots, order = law
     columns, depths, rank = roots.shape
     begin, free, rows = np.empty(columns + 1, np.int64), np.empty(columns, np.int64), np.empty(_SORTED, np.int64)
     key, words = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)

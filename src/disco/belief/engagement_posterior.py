@@ -9,19 +9,19 @@ uncertainty is in the widths. All points of the grid are fitted together, by New
 eliminated (their block of the Hessian is diagonal). Codes counted without bins have neither β nor f to be learned:
 there every r_j is eliminated instead, which takes a fifth of the time (docs/decisions/133 says why both ways stay).
 
-Exponentials and log_array are our own and sums have a fixed order, as in `elementary.py`: equal counts give equal
+Exponentials and logarithms are our own and sums have a fixed order, as in `elementary.py`: equal counts give equal
 bits, whatever the library beneath NumPy.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
-from disco.belief.algebra import pool_adjacent
+from disco.belief.algebra import pool_adjacent, product
 from disco.belief.elementary import FARTHEST, exp_array, exponential, log_array, logarithm
 from disco.belief.evidence import EngagementCounts
 from disco.records.arrays import Matrix, Vector
@@ -120,13 +120,20 @@ class EngagementCurve:
         return _quadratic(self.rows, self.state.covariance[:size, :size]) + self.extra
 
     def population(self) -> tuple[Vector, Vector]:
-        """(K,) location and variance of the population's logit, so that its mean rate is `rates`."""
-        return _population(self.state, self.rows, self.extra, self.logits)
+        """(K,) location and variance of the population's logit, to first order in z; its mean rate is `rates`."""
+        state, rates, mean = self.state, expit(self.logits), self.rates
+        inner = mean.clip(LEAST_RATE, 1 - LEAST_RATE)
+        part = state.shares[:, None] * rates * (1.0 - rates) / (inner * (1.0 - inner))  # (columns, K)
+        level, tilt = part.sum(axis=0), (part * state.centres[:, None]).sum(axis=0)
+        way = np.concatenate((self.rows * level[:, None], tilt[:, None], part.T), axis=1)
+        variance = np.maximum(_quadratic(way, state.covariance) + level**2 * self.extra, 1e-12)
+        return _located(logit(mean), variance), variance
 
     def shift(self) -> Vector:
         """(K,) by which the drift moves the location of g, so that it does not move the mean rate."""
         size = self.state.size
-        nodes, _ = _population(self.state, np.eye(size, size + 1), np.zeros(size), self.node_logits)
+        at_nodes = replace(self, rows=np.eye(size, size + 1), extra=np.zeros(size), logits=self.node_logits)
+        nodes, _ = at_nodes.population()
         moved = self.population()[0] - _sums(nodes[None], self.rows[:, :-1])[0]
         moved -= float(self.state.mean[size]) * self.rows[:, -1]
         played = (self.rows[:, :-1] == 1.0).any(axis=1) & (self.rows[:, -1] == 0.0)
@@ -189,18 +196,6 @@ def _variances(state: EngagementPosterior, rows: Matrix, extra: Vector) -> Matri
     mixed, own = _offset_moments(state)
     line = _quadratic(rows, state.covariance[: state.size + 1, : state.size + 1]) + extra
     return np.maximum(line + 2.0 * _sums(mixed, rows) + own[:, None], 0.0)
-
-
-def _population(state: EngagementPosterior, rows: Matrix, extra: Vector, logits: Matrix) -> tuple[Vector, Vector]:
-    """Location and variance of the population's logit at each depth, to first order in z."""
-    rates = expit(logits)
-    mean = (state.shares[:, None] * rates).sum(axis=0)
-    inner = mean.clip(LEAST_RATE, 1 - LEAST_RATE)
-    part = state.shares[:, None] * rates * (1.0 - rates) / (inner * (1.0 - inner))  # (columns, K)
-    level = part.sum(axis=0)
-    way = np.concatenate((rows * level[:, None], (part * state.centres[:, None]).sum(axis=0)[:, None], part.T), axis=1)
-    variance = np.maximum(_quadratic(way, state.covariance) + level**2 * extra, 1e-12)
-    return _located(logit(mean), variance), variance
 
 
 def _sums(left: Matrix, right: Matrix) -> Matrix:
@@ -277,7 +272,9 @@ def fit(counts: EngagementCounts, *, prior_rate: float, prior_codes: float) -> E
     centres = np.zeros(1) if bins is None else np.append(bins.centres, 0.0)
     nodes, sent, used = _pooled(counts.depths, sent, used)
     total = sent.sum()
-    shares = sent.sum(axis=0) / total if total else _even(columns)
+    shares = sent.sum(axis=0) / total if total else np.full(columns, 1.0 / max(columns - 1, 1))
+    if not total and columns > 1:  # before any code everybody has a score
+        shares[-1] = 0.0
     inner = float(np.clip(prior_rate, 2 * LEAST_RATE, 1 - 2 * LEAST_RATE))
     variance = min(1.0 / (prior_codes * inner * (1.0 - inner)), _WIDEST_PRIOR)
     level = levels_for(inner, (_TILT_MEAN * centres)[None, :], shares)[0]
@@ -312,14 +309,6 @@ def fit(counts: EngagementCounts, *, prior_rate: float, prior_codes: float) -> E
 def _prior_location(level: float, variance: float) -> float:
     """`_located` of one number; every posterior of a replay asks for the same one."""
     return float(_located(np.array(level), np.array(variance)))
-
-
-def _even(columns: int) -> Vector:
-    """Before any code: everybody has a score."""
-    shares = np.full(columns, 1.0 / max(columns - 1, 1))
-    if columns > 1:
-        shares[-1] = 0.0
-    return shares
 
 
 def _pooled(depths: Vector, sent: Matrix, used: Matrix) -> tuple[Vector, Matrix, Matrix]:
@@ -497,19 +486,15 @@ def _solve(
     # covariance of (u, f), then of z = (g at the nodes, δ, β, f)
     uu = _solved(root, np.repeat(np.eye(size)[None], points, axis=0))
     scaled = cross * inner[:, None]
-    uf = -products(uu, scaled)
-    ff = -products(np.swapaxes(scaled, 1, 2), uf)
+    uf = -product(uu, scaled)
+    ff = -product(np.swapaxes(scaled, 1, 2), uf)
     ff[:, np.arange(columns), np.arange(columns)] += inner
     change = np.zeros((count + 2, size))
     change[:count, 0], change[:count, 1] = 1.0, x
     change[np.arange(count), 3 + np.arange(count)] = 1.0
     change[count, 1], change[count + 1, 2] = 1.0, 1.0
-    both = np.repeat(change[None], points, axis=0)
-    zz = products(products(both, uu), np.repeat(change.T[None], points, axis=0))
-    zf = products(both, uf)
-    covariance = np.concatenate(
-        (np.concatenate((zz, zf), axis=2), np.concatenate((np.swapaxes(zf, 1, 2), ff), axis=2)), axis=1
-    )
+    zz, zf = product(product(change, uu), change.T), product(change, uf)
+    covariance = np.block([[zz, zf], [np.swapaxes(zf, 1, 2), ff]])
     mean = np.concatenate(((change[None] * u[:, None, :]).sum(axis=2), f), axis=1)
     return _Solved(mean, covariance, evidence)
 
@@ -547,16 +532,8 @@ def _curvature(
     hessian[:, every[3:], every[3:]] = row
     hessian[:, every, every] += precision
     inner = 1.0 / (cross[:, 0] + bump_precision)
-    hessian -= products(cross * inner[:, None], np.swapaxes(cross, 1, 2))
+    hessian -= product(cross * inner[:, None], np.swapaxes(cross, 1, 2))
     return rates, lower_root(hessian), cross, inner
-
-
-def products(left: Matrix, right: Matrix) -> Matrix:
-    """Matrix products per point, in a fixed order of summation."""
-    out = np.zeros((left.shape[0], left.shape[1], right.shape[2]))
-    for k in range(left.shape[2]):
-        out += left[:, :, k, None] * right[:, k, None, :]
-    return out
 
 
 def lower_root(matrices: Matrix) -> Matrix:

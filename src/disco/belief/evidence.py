@@ -21,14 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from disco.belief.elementary import logarithm
-from disco.belief.inputs import (
-    read_depth_column,
-    read_depth_numbers,
-    read_only,
-    refuse_context,
-    refuse_depth,
-    refuse_full_price,
-)
+from disco.belief.inputs import read_depth_column, read_depth_numbers, read_only, refuse_context, refuse_depth
 from disco.records.arguments import read_array, read_column
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.chunks import row_chunks, spread
@@ -49,6 +42,8 @@ _BLOCK = 512  # prices whose logarithms are taken together
 _OK, _BAD_CONTEXT, _BAD_DEPTH, _BAD_PRICE, _TOO_MANY_DEPTHS = range(5)
 _FEW_CODED_DEPTHS = 64  # that codes are counted at without sorting; more are sorted first
 _FEW_CODES = 20_000  # below this, sorting takes less time than importing the compiler
+
+_Table = tuple[Vector, Integers, Integers]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -79,8 +74,7 @@ class Evidence:
     @classmethod
     def empty(cls, context_size: int) -> Evidence:
         """Evidence of no purchases with contexts of `context_size` features: the zero of `+`."""
-        entries = (context_size + 2) * (context_size + 3) // 2
-        none = np.zeros((0, entries), np.int64)
+        none = np.zeros((0, (context_size + 2) * (context_size + 3) // 2), np.int64)
         return cls(context_size, np.zeros(0), none, none)
 
     @classmethod
@@ -115,7 +109,12 @@ class Evidence:
             if problem == _BAD_DEPTH:
                 refuse_depth(depths, rows.start + row)
             if problem == _BAD_PRICE:
-                refuse_full_price(prices, rows.start + row)
+                raise InputError(
+                    f"full_price, row {rows.start + row + 1}",
+                    found=prices[rows.start + row],
+                    expected="a finite amount of money above 0 with |ln| < 32",
+                    fix="Only purchases are evidence of basket value; non-buyers enter through engagement.",
+                )
             order = np.argsort(room.seen[:distinct])
             return cls(contexts.shape[1], room.seen[order], room.high[order], room.low[order])
 
@@ -191,20 +190,13 @@ class Evidence:
                 found=f"contexts of {other.context_size} features",
                 expected=f"{self.context_size}",
             )
-        if np.array_equal(self.depths, other.depths):
-            depths, high, low = self.depths, self.high + sign * other.high, self.low + sign * other.low
-        else:
-            depths = np.union1d(self.depths, other.depths)
-            high = np.zeros((depths.size, self.high.shape[1]), np.int64)
-            low = np.zeros_like(high)
-            mine, theirs = np.searchsorted(depths, self.depths), np.searchsorted(depths, other.depths)
-            high[mine], low[mine] = self.high, self.low
-            high[theirs] += sign * other.high
-            low[theirs] += sign * other.low
+        depths, high, low = _by_depth(
+            (self.depths, self.high, self.low), (other.depths, sign * other.high, sign * other.low)
+        )
         high += low >> _LIMB_BITS
         low &= _LIMB - 1
-        rows = (high[:, 0] << _LIMB_BITS) + low[:, 0]
         if depths.size and np.abs(high[:, 0]).max() >= _MOST_ROWS >> _LIMB_BITS:
+            rows = (high[:, 0] << _LIMB_BITS) + low[:, 0]
             raise InputError("evidence", found=f"{np.abs(rows).max():,} rows at one depth", expected="fewer than 2⁶⁰")
         if depths.size and np.abs(high).max() >= _MOST_HIGH:  # differences may hold large sums of no rows at all
             raise InputError("evidence", found="sums beyond 2¹⁰²", expected="sums of fewer than 2⁶⁰ rows")
@@ -214,13 +206,7 @@ class Evidence:
         return Evidence(self.context_size, depths, high, low)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Evidence)
-            and self.context_size == other.context_size
-            and np.array_equal(self.depths, other.depths)
-            and np.array_equal(self.high, other.high)
-            and np.array_equal(self.low, other.low)
-        )
+        return isinstance(other, Evidence) and _equal(self, other, ("context_size", "depths", "high", "low"))
 
     def __hash__(self) -> int:
         return int(self.hash[:15], 16)
@@ -259,6 +245,21 @@ class Evidence:
         if at == self.depths.size or self.depths[at] != depth:
             return [0] * self.high.shape[1]
         return [(int(h) << _LIMB_BITS) + int(w) for h, w in zip(self.high[at], self.low[at], strict=True)]
+
+
+def _by_depth(mine: _Table, theirs: _Table) -> _Table:
+    """Depths with two figures, or rows of figures, for each: those of both tables, added up."""
+    depths = np.union1d(mine[0], theirs[0])
+    first, second = (np.zeros((depths.size, *figures.shape[1:]), np.int64) for figures in mine[1:])
+    for own, left, right in (mine, theirs):
+        at = np.searchsorted(depths, own)
+        first[at] += left
+        second[at] += right
+    return depths, first, second
+
+
+def _equal(one: object, other: object, names: tuple[str, ...]) -> bool:
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
 @lru_cache(maxsize=32)
@@ -516,22 +517,15 @@ class EngagementCounts:
                 expected=_bins_text(self.bins),
                 fix="Count the codes again with the bins of the network in use (`disco learn --rebuild`).",
             )
-        depths = np.union1d(self.depths, other.depths)
-        shape = (depths.size,) if bins is None else (depths.size, bins.count + 1)
-        sent, redeemed = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        for counts, factor in ((self, 1), (other, sign)):
-            if counts.depths.size:
-                at = np.searchsorted(depths, counts.depths)
-                sent[at] += factor * counts.sent
-                redeemed[at] += factor * counts.redeemed
-        return EngagementCounts(depths, sent, redeemed, bins)
+        shape = (-1,) if bins is None else (-1, bins.count + 1)  # empty counts take that of the others
+        mine, theirs = (
+            (counts.depths, factor * counts.sent.reshape(shape), factor * counts.redeemed.reshape(shape))
+            for counts, factor in ((self, 1), (other, sign))
+        )
+        return EngagementCounts(*_by_depth(mine, theirs), bins)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, EngagementCounts)
-            and self.bins == other.bins
-            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in _ARRAYS)
-        )
+        return isinstance(other, EngagementCounts) and self.bins == other.bins and _equal(self, other, _ARRAYS)
 
     def __hash__(self) -> int:
         return hash((*(getattr(self, name).tobytes() for name in _ARRAYS), self.bins))

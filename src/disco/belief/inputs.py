@@ -101,12 +101,3 @@ def refuse_depth(depth: Vector, row: int) -> None:
         found=depth[row],
         expected="a share of the price in [0, 1], such as 0.20 for 20% off",
     )
-
-
-def refuse_full_price(full_price: Vector, row: int) -> None:
-    raise InputError(
-        f"full_price, row {row + 1}",
-        found=full_price[row],
-        expected="a finite amount of money above 0 with |ln| < 32",
-        fix="Only purchases are evidence of basket value; non-buyers enter through engagement.",
-    )

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
 BLOCK = 128
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CurveLaw:
+class CurveLaw(NamedTuple):
     """Θ̂ and the coefficients of C: entry (j ≤ l) of C(x̃) is Σ_{i ≤ k} quadratic[(j,l), (i,k)]·x̃_i·x̃_k."""
 
     mean: Matrix  # Θ̂, (1+d1, 1+d2)
@@ -99,17 +97,13 @@ class FullPrices:
         law, words, word = self.law, read_only(keys), np.uint64(stream)
         beta = exploration * law.noise_sd
         return self.served(
-            lambda rows, out: serve_draws(
-                self.context[rows], words[rows], word, law.mean, law.quadratic, self.encoded, beta, out
-            )
+            lambda rows, out: serve_draws(self.context[rows], words[rows], word, law, self.encoded, beta, out)
         )
 
     def bounds(self, *, exploration: float) -> Floats:
         """exp(mean + exploration·σ̂·√(ψᵀV⁻¹ψ))."""
         law, beta = self.law, exploration * self.law.noise_sd
-        return self.served(
-            lambda rows, out: serve_bounds(self.context[rows], law.mean, law.quadratic, self.encoded, beta, out)
-        )
+        return self.served(lambda rows, out: serve_bounds(self.context[rows], law, self.encoded, beta, out))
 
     def served(
         self,
@@ -221,19 +215,15 @@ def normals(keys: Keys, start: int, size: int, stream: np.uint64, words: Keys, z
 
 
 @njit(cache=True, nogil=True)
-def _serve(size: int, start: int, encoded: Matrix, c: Matrix, line: Vector, out: Matrix) -> None:
-    """exp(ãᵀc) for every depth into out (depths, customers)."""
-    depths, q = encoded.shape
-    for a in range(depths):
+def _serve(a: int, size: int, start: int, encoded: Matrix, c: Matrix, line: Vector, out: Matrix) -> None:
+    """exp(line + ãᵀc) of one depth into out (depths, customers); `line` (BLOCK,) is 0 where nothing is added."""
+    for j in range(encoded.shape[1]):
+        weight = encoded[a, j]
         for b in range(size):
-            line[b] = c[0, b]
-        for j in range(1, q):
-            weight = encoded[a, j]
-            for b in range(size):
-                line[b] += weight * c[j, b]
-        exponentials(line, size, LOG_PRICE_LIMIT)
-        for b in range(size):
-            out[a, start + b] = line[b]
+            line[b] += weight * c[j, b]
+    exponentials(line, size, LOG_PRICE_LIMIT)
+    for b in range(size):
+        out[a, start + b] = line[b]
 
 
 @njit(cache=True, nogil=True)
@@ -246,21 +236,17 @@ def serve_means(context: Matrix, mean: Matrix, encoded: Matrix, shift: float, ou
         _means(context, start, size, mean, x, c)
         for b in range(size):
             c[0, b] += shift
-        _serve(size, start, encoded, c, line, out)
+        for a in range(encoded.shape[0]):
+            line[:] = 0.0
+            _serve(a, size, start, encoded, c, line, out)
 
 
 @njit(cache=True, nogil=True)
 def serve_draws(
-    context: Matrix,
-    keys: Keys,
-    stream: np.uint64,
-    mean: Matrix,
-    quadratic: Matrix,
-    encoded: Matrix,
-    beta: float,
-    out: Matrix,
+    context: Matrix, keys: Keys, stream: np.uint64, law: CurveLaw, encoded: Matrix, beta: float, out: Matrix
 ) -> None:
     """exp(ãᵀc) with c ~ N(Θ̂ᵀx̃, β²C) drawn per customer, joint over its depths."""
+    mean, quadratic = law.mean, law.quadratic
     p, q = mean.shape
     x, c, line, words = np.empty((p, BLOCK)), np.empty((q, BLOCK)), np.empty(BLOCK), np.empty(BLOCK, np.uint64)
     pairs, cov = np.empty((quadratic.shape[1], BLOCK)), np.empty((quadratic.shape[0], BLOCK))
@@ -277,12 +263,15 @@ def serve_draws(
                 for b in range(size):
                     c[l, b] += beta * cov[entry, b] * z[j, b]
                 entry += 1
-        _serve(size, start, encoded, c, line, out)
+        for a in range(encoded.shape[0]):
+            line[:] = 0.0
+            _serve(a, size, start, encoded, c, line, out)
 
 
 @njit(cache=True, nogil=True)
-def serve_bounds(context: Matrix, mean: Matrix, quadratic: Matrix, encoded: Matrix, beta: float, out: Matrix) -> None:
+def serve_bounds(context: Matrix, law: CurveLaw, encoded: Matrix, beta: float, out: Matrix) -> None:
     """exp(ãᵀΘ̂ᵀx̃ + β√(ãᵀCã)): an upper confidence bound per customer and depth."""
+    mean, quadratic = law.mean, law.quadratic
     p, q = mean.shape
     x, c, line = np.empty((p, BLOCK)), np.empty((q, BLOCK)), np.empty(BLOCK)
     pairs, cov = np.empty((quadratic.shape[1], BLOCK)), np.empty((quadratic.shape[0], BLOCK))
@@ -291,8 +280,7 @@ def serve_bounds(context: Matrix, mean: Matrix, quadratic: Matrix, encoded: Matr
         _means(context, start, size, mean, x, c)
         _covariances(size, quadratic, x, pairs, cov)
         for a in range(encoded.shape[0]):
-            for b in range(size):
-                line[b] = 0.0
+            line[:] = 0.0
             entry = 0
             for j in range(q):
                 for l in range(j, q):  # noqa: E741
@@ -302,10 +290,4 @@ def serve_bounds(context: Matrix, mean: Matrix, quadratic: Matrix, encoded: Matr
                     entry += 1
             for b in range(size):
                 line[b] = beta * math.sqrt(max(line[b], 0.0))
-            for j in range(q):
-                weight = encoded[a, j]
-                for b in range(size):
-                    line[b] += weight * c[j, b]
-            exponentials(line, size, LOG_PRICE_LIMIT)
-            for b in range(size):
-                out[a, start + b] = line[b]
+            _serve(a, size, start, encoded, c, line, out)

@@ -31,7 +31,7 @@ from disco.belief.posterior import (
     posterior_of,
     weighted_sums,
 )
-from disco.records.arguments import column_names, read_array, read_positive
+from disco.records.arguments import column_names, read_array, read_number, read_positive
 from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.errors import IllConditionedError, InputError, SchemaMismatchError
 from disco.records.grid import LOG_PRICE_LIMIT
@@ -98,20 +98,19 @@ class BasketModel:
             if not _LEAST <= (getattr(self, name) or 1.0) <= _MOST:
                 raise InputError(name, found=getattr(self, name), expected=f"from {_LEAST:g} to {_MOST:g}")
         expected = "a factor per campaign in (0, 1]"
-        object.__setattr__(self, "forgetting", read_positive(self.forgetting, where="forgetting", expected=expected))
-        if self.forgetting > 1:
-            raise InputError("forgetting", found=self.forgetting, expected=expected)
+        forgetting = read_number(self.forgetting, where="forgetting", expected=expected, above=0.0, most=1.0)
+        object.__setattr__(self, "forgetting", forgetting)
         if self.prior_precision is not None and not isinstance(self.prior_precision, Prior):
             expected = "None, a finite number above 0, or a Prior"
             given = read_positive(self.prior_precision, where="prior_precision", expected=expected)
             object.__setattr__(self, "prior_precision", given)
         if len({evidence.context_size for evidence in self.campaigns.values()}) > 1:
             raise SchemaMismatchError("model", found="campaigns with contexts of several sizes", expected="one size")
-        for name in self.campaigns:
-            _require_text("campaign", name)
+        texts = [("campaign", name) for name in self.campaigns]
+        for name, text in (*texts, ("context_schema", self.context_schema or ""), ("reason", self.reason)):
+            if not isinstance(text, str):
+                raise InputError(name, found=repr(text), expected="text")
         object.__setattr__(self, "campaigns", MappingProxyType(dict(self.campaigns)))
-        for name, text in (("context_schema", self.context_schema or ""), ("reason", self.reason)):
-            _require_text(name, text)
         if self.context_names is not None:
             object.__setattr__(self, "context_names", read_names(self.context_names, size=self.context_size))
 
@@ -156,22 +155,25 @@ class BasketModel:
         context_names: of the columns of its contexts, where they are known; they must be those learned with.
         """
         self.require_columns(context_names)
-        self._require_size(evidence)
+        added = self._with(campaign, evidence)
         if not evidence.depths.size:
             return self
         self.encoding.features(evidence.depths / self.depth_scale)  # an encoding may refuse a depth it cannot know
-        named = self if context_names is None else replace(self, context_names=context_names)
-        return named._with(campaign, self._of(campaign, evidence) + evidence)
+        return added if context_names is None else replace(added, context_names=context_names)
 
     def remove(self, evidence: Evidence, *, campaign: str = "") -> BasketModel:
         """A model from which this evidence was taken out again, exactly."""
-        self._require_size(evidence)
-        return self._with(campaign, self._of(campaign, evidence) - evidence)
+        return self._with(campaign, -evidence)
 
-    def _of(self, campaign: str, like: Evidence) -> Evidence:
-        return self.campaigns.get(campaign, Evidence.empty(like.context_size))
-
-    def _with(self, campaign: str, evidence: Evidence) -> BasketModel:
+    def _with(self, campaign: str, change: Evidence) -> BasketModel:
+        """The model with this change to the evidence of a campaign."""
+        if self.context_size not in (None, change.context_size):
+            raise SchemaMismatchError(
+                "evidence of another schema",
+                found=f"contexts of {change.context_size} features",
+                expected=f"the {self.context_size} this model has learned with",
+            )
+        evidence = self.campaigns.get(campaign, Evidence.empty(change.context_size)) + change
         if (evidence.rows <= 0).any():
             raise InputError(
                 f"evidence to remove from campaign {campaign!r}",
@@ -182,14 +184,6 @@ class BasketModel:
         if not evidence.depths.size:
             del campaigns[campaign]
         return replace(self, campaigns=campaigns)
-
-    def _require_size(self, evidence: Evidence) -> None:
-        if self.context_size not in (None, evidence.context_size):
-            raise SchemaMismatchError(
-                "evidence of another schema",
-                found=f"contexts of {evidence.context_size} features",
-                expected=f"the {self.context_size} this model has learned with",
-            )
 
     def require_schema(self, context_schema: str | None) -> None:
         """Refuses contexts of another schema than the model's, where both are named."""
@@ -332,16 +326,11 @@ class BasketModel:
         engine: what the customers are spread over; None is this thread.
         """
         expected = np.full(len(choice), np.nan)
-        if self.monotone:  # a price depends on the other depths
-            rows = np.flatnonzero(choice >= 0)
-            expected[rows] = self.expected_full_price(context[rows], depths, engine=engine)[
-                np.arange(rows.size), choice[rows]
-            ]
-            return expected
-        for column in range(depths.size):
-            rows = np.flatnonzero(choice == column)
-            offered = depths[column : column + 1]
-            expected[rows] = self.expected_full_price(context[rows], offered, engine=engine)[:, 0]
+        # a projected price depends on the other depths; any other is asked for at one depth alone
+        for first, last in [(0, depths.size)] if self.monotone else [(k, k + 1) for k in range(depths.size)]:
+            rows = np.flatnonzero((choice >= first) & (choice < last))
+            prices = self.expected_full_price(context[rows], depths[first:last], engine=engine)
+            expected[rows] = prices[np.arange(rows.size), choice[rows] - first]
         return expected
 
     def effective_plays(self, context: ArrayLike, depth: ArrayLike) -> Vector:
@@ -392,13 +381,20 @@ class BasketModel:
         return model_file.load(Path(path), make=cls)
 
     def tuned(self) -> BasketModel:
-        """The same evidence under the width and prior precisions with the highest marginal likelihood."""
-        return tuned(self)
+        """The same evidence under the width and prior precisions with the highest marginal likelihood.
 
-
-def _require_text(name: str, given: object) -> None:
-    if not isinstance(given, str):
-        raise InputError(name, found=repr(given), expected="text")
+        `reason` says in words why they were chosen. Without evidence the settings stay as they are.
+        """
+        if not self.campaigns:
+            return replace(self, reason="not tuned: there is no evidence yet")
+        d1 = self.context_size or 0
+        before = _log_evidence(self, self.encoding, self.prior, weighted_sums(self, self.encoding, d1), d1)
+        candidates = [_best_prior(self, encoding, d1) for encoding in _widths(self.encoding)]
+        best = max(candidates, key=lambda candidate: candidate.log_evidence)
+        if not best.log_evidence > before:
+            return replace(self, reason="kept as it was: no other setting explains the evidence better")
+        reason = _words(self, best, candidates, before)
+        return replace(self, encoding=best.encoding, prior_precision=best.prior, reason=reason)
 
 
 # ---- settings by marginal likelihood ---------------------------------------------------------------------------------
@@ -414,21 +410,6 @@ class _Candidate:
     encoding: Encoding
     prior: Prior
     log_evidence: float
-
-
-def tuned(model: BasketModel) -> BasketModel:
-    """The model under the best width and block precisions; `reason` says in words why. Without evidence: unchanged."""
-    if not model.campaigns:
-        return replace(model, reason="not tuned: there is no evidence yet")
-    d1 = model.context_size or 0
-    before = _log_evidence(model, model.encoding, model.prior, weighted_sums(model, model.encoding, d1), d1)
-    candidates = [_best_prior(model, encoding, d1) for encoding in _widths(model.encoding)]
-    best = max(candidates, key=lambda candidate: candidate.log_evidence)
-    if not best.log_evidence > before:
-        return replace(model, reason="kept as it was: no other setting explains the evidence better")
-    return replace(
-        model, encoding=best.encoding, prior_precision=best.prior, reason=_words(model, best, candidates, before)
-    )
 
 
 def _widths(encoding: Encoding) -> Sequence[Encoding]:

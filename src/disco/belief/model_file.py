@@ -17,15 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from disco.belief.encodings import (
-    DistanceToDepth,
-    Encoding,
-    LinearDepth,
-    OneHotDepth,
-    Prior,
-    RadialBasis,
-    SmoothSpline,
-)
+from disco.belief.encodings import KINDS, Encoding, Prior
 from disco.belief.evidence import Evidence
 from disco.belief.posterior import require_size
 from disco.records.errors import FileFormatError, InputError
@@ -39,9 +31,9 @@ FORMAT = "disco basket model"
 VERSION = 1
 _ENTRY = "disco"
 _MOST_BYTES = 2**30
-_KINDS: dict[str, Any] = {
-    kind.kind: kind for kind in (RadialBasis, SmoothSpline, LinearDepth, DistanceToDepth, OneHotDepth)
-}
+#: Settings that are kept as they are.
+_PLAIN = ("constant_precision", "noise_sd", "depth_scale", "forgetting", "monotone", "context_schema", "reason")
+_SUMS = ("depths", "high", "low")  # the arrays of a campaign's evidence
 
 
 def settings_text(model: BasketModel) -> str:
@@ -53,14 +45,8 @@ def settings_text(model: BasketModel) -> str:
             "version": VERSION,
             "encoding": {"kind": model.encoding.kind, **model.encoding.settings()},
             "prior_precision": asdict(prior) if isinstance(prior, Prior) else prior,
-            "constant_precision": model.constant_precision,
-            "noise_sd": model.noise_sd,
-            "depth_scale": model.depth_scale,
-            "forgetting": model.forgetting,
-            "monotone": model.monotone,
-            "context_schema": model.context_schema,
-            "reason": model.reason,
             "campaigns": list(model.campaigns),
+            **{name: getattr(model, name) for name in _PLAIN},
         }
     )
 
@@ -69,13 +55,11 @@ def to_bytes(model: BasketModel) -> bytes:
     """The file's content: equal models give equal bytes."""
     tensors = {}
     for number, evidence in enumerate(model.campaigns.values()):
-        for name in ("depths", "high", "low"):
+        for name in _SUMS:
             tensors[f"{number:06d}.{name}"] = getattr(evidence, name)
-    if type(model.encoding) is not _KINDS.get(model.encoding.kind):
-        kinds = ", ".join(_KINDS)
-        raise InputError(
-            "model file", found=f"the encoding {model.encoding!r}", expected=f"one that files know: {kinds}"
-        )
+    if type(model.encoding) is not KINDS.get(model.encoding.kind):
+        found, kinds = f"the encoding {model.encoding!r}", ", ".join(KINDS)
+        raise InputError("model file", found=found, expected=f"one that files know: {kinds}")
     header: dict[str, Any] = {"hash": model.hash, "settings": settings_text(model)}
     if model.context_names is not None:
         header["context_names"] = list(model.context_names)
@@ -128,16 +112,15 @@ def _arguments(settings: dict[str, Any], tensors: dict[str, Any]) -> dict[str, A
     """The arguments of a model's constructor."""
     campaigns = {}
     for number, campaign in enumerate(settings["campaigns"]):
-        parts = (tensors[f"{number:06d}.{name}"] for name in ("depths", "high", "low"))
+        parts = (tensors[f"{number:06d}.{name}"] for name in _SUMS)
         campaigns[campaign] = Evidence.from_arrays(*parts)
     given = dict(settings["encoding"])
-    encoding: Encoding = _KINDS[given.pop("kind")](**{key: _tuple(value) for key, value in given.items()})
+    encoding: Encoding = KINDS[given.pop("kind")](**{key: _tuple(value) for key, value in given.items()})
     prior = settings["prior_precision"]
     if isinstance(prior, dict):
         prior = Prior(**{key: _tuple(value) for key, value in prior.items()})
-    plain = ("constant_precision", "noise_sd", "depth_scale", "forgetting", "monotone", "context_schema", "reason")
     read = {"encoding": encoding, "prior_precision": prior, "campaigns": campaigns}
-    return {**read, **{name: settings[name] for name in plain}}
+    return {**read, **{name: settings[name] for name in _PLAIN}}
 
 
 def _check(model: BasketModel) -> None:

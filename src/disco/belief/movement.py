@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 MOVES = np.array([0.0, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24, 0.32, 0.48, 0.64, 0.96])
 #: The median of τ before any campaign: rates and baskets of like campaigns differ by about a tenth.
 USUAL_MOVE = 0.1
+_EDGES = np.concatenate(([0.0], (MOVES[1:] + MOVES[:-1]) / 2, [1.2]))  # of the cells around them
 _STEPS = 30  # of Newton, for the level of one campaign
 _HALVINGS = 60
 
 
 def usual_moves(scale: float) -> Vector:
     """(τ,) prior of `MOVES`: half-Cauchy with this median, up to 1.2, in cells around each value."""
-    edges = np.concatenate(([0.0], (MOVES[1:] + MOVES[:-1]) / 2, [1.2]))
-    below = np.arctan(edges / scale)
+    below = np.arctan(_EDGES / scale)
     return np.asarray(np.diff(below) / below[-1])
 
 
@@ -87,7 +87,7 @@ class Movement:
         scale: the median of τ before any campaign.
         """
         played = read_depth_column(depths)
-        y, w = (read_array(one, where="levels of campaigns") for one in (levels, information))
+        y, w = (read_array(table, where="levels of campaigns") for table in (levels, information))
         if y.shape != w.shape or y.ndim != 2 or y.shape[1] != played.size:
             found = f"{y.shape} levels and {w.shape} informations at {played.size} depths"
             raise InputError("levels of campaigns", found=found, expected="a row per campaign, a column per depth")
@@ -132,16 +132,17 @@ class Movement:
     def of_engagement(cls, engagement: Engagement, campaigns: Sequence[EngagementCounts]) -> Movement:
         """Of the logit of engagement. campaigns: the counts of each, together those that `engagement` has learned."""
         whole = engagement.counts
-        if sum(int(one.sent.sum()) for one in campaigns) != int(whole.sent.sum()):
-            found = f"{sum(int(one.sent.sum()) for one in campaigns):,} codes of {len(campaigns)} campaigns"
+        codes = sum(int(counts.sent.sum()) for counts in campaigns)
+        if codes != int(whole.sent.sum()):
+            found = f"{codes:,} codes of {len(campaigns)} campaigns"
             raise InputError("counts by campaign", found=found, expected=f"the {whole.sent.sum():,} codes learned")
         curve = EngagementCurve.of(engagement.posterior, whole.depths, drift=engagement.drift)
         columns = len(curve.logits)
         sent, used = (np.zeros((len(campaigns), whole.depths.size, columns)) for _ in range(2))
-        for place, one in enumerate(campaigns):
-            rows = np.searchsorted(whole.depths, one.depths)
-            sent[place, rows] = one.sent.reshape(-1, columns)
-            used[place, rows] = one.redeemed.reshape(-1, columns)
+        for place, counts in enumerate(campaigns):
+            rows = np.searchsorted(whole.depths, counts.depths)
+            sent[place, rows] = counts.sent.reshape(-1, columns)
+            used[place, rows] = counts.redeemed.reshape(-1, columns)
         levels, information = code_levels(sent, used, curve.logits.T)
         return cls.of(whole.depths, levels=levels, information=information)
 
@@ -169,10 +170,9 @@ class Movement:
     @cached_property
     def typical(self) -> float:
         """The posterior median of τ: about how far a campaign's level is from the long run, as an sd."""
-        edges = np.concatenate(([0.0], (MOVES[1:] + MOVES[:-1]) / 2, [1.2]))
         below = np.concatenate(([0.0], np.cumsum(self.weight)))
         place = int(np.searchsorted(below, 0.5)) - 1
-        return float(edges[place] + (edges[place + 1] - edges[place]) * (0.5 - below[place]) / self.weight[place])
+        return float(_EDGES[place] + np.diff(_EDGES)[place] * (0.5 - below[place]) / self.weight[place])
 
     def added_variance(self, depths: ArrayLike) -> Matrix:
         """(τ, K) E(u_new − Σω·u)² given τ: what a prediction's variance has beyond the belief's.
@@ -238,8 +238,8 @@ def mixture_quantile(sd: Matrix, weight: Vector, share: float) -> Vector:
 
 
 def _normal_cdf(x: Matrix) -> Matrix:
-    flat = [0.5 * math.erfc(-one / math.sqrt(2.0)) for one in x.ravel().tolist()]
-    return np.array(flat).reshape(x.shape)
+    tails = np.fromiter(map(math.erfc, (-x / math.sqrt(2.0)).ravel().tolist()), np.float64, x.size)
+    return 0.5 * tails.reshape(x.shape)
 
 
 def code_levels(sent: Matrix, used: Matrix, logits: Matrix) -> tuple[Matrix, Matrix]:
@@ -251,12 +251,10 @@ def code_levels(sent: Matrix, used: Matrix, logits: Matrix) -> tuple[Matrix, Mat
     working observation of Newton's method. So a campaign whose codes nobody used has a finite level that says little.
     """
     level = np.zeros(sent.shape[:2])
-    for _ in range(_STEPS):
+    for step in range(_STEPS + 1):
         rates = expit(logits + level[:, :, None])
         slope = (used - sent * rates).sum(axis=2)
         information = (sent * rates * (1.0 - rates)).sum(axis=2)
-        level += np.clip((slope - level) / (information + 1.0), -1.0, 1.0)
-    rates = expit(logits + level[:, :, None])
-    information = (sent * rates * (1.0 - rates)).sum(axis=2)
-    slope = (used - sent * rates).sum(axis=2)
+        if step < _STEPS:  # the last round has slope and curvature at the mode
+            level += np.clip((slope - level) / (information + 1.0), -1.0, 1.0)
     return level + slope / np.where(information > 0, information, 1.0), information

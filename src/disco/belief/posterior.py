@@ -142,8 +142,7 @@ def _refusal(gram: Matrix, prior: Vector, condition: float) -> IllConditionedErr
 UNSEEN_LEVEL_SD = 2.0  # of ln F before any purchase was seen: seven times more or less
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sums:
+class Sums(NamedTuple):
     """Σψψᵀ, Σψy, Σy² and n under one encoding; entry i·(1+d2) + j of ψ is x̃_i·ã_j."""
 
     gram: Matrix
@@ -200,22 +199,14 @@ def posterior_of(model: BasketModel, sums: Sums, prior: Prior, *, d1: int, d2: i
     if constant is None:  # decoupled: its row and column are cleared, so θ_0 stays at 0 and no other entry notices
         gram, moment = sums.gram.copy(), sums.moment.copy()
         gram[0, :] = gram[:, 0] = moment[0] = 0.0
-        sums = Sums(gram, moment, sums.square, sums.rows)
+        sums = sums._replace(gram=gram, moment=moment)
     table, mean = prior.precision(d1, d2, constant=1.0 if constant is None else constant), prior.mean(d1, d2)
     variance = (model.noise_sd or NOISE_PRIOR_SD) ** 2
     for _ in range(100):  # the estimate settles within a few steps
         v0 = table.copy()
         if prior.absolute:
             v0[1:] *= variance
-        posterior = Posterior.of(
-            sums.gram,
-            sums.moment,
-            square=sums.square,
-            rows=sums.rows,
-            prior_precision=v0,
-            prior_mean=mean,
-            noise_sd=model.noise_sd,
-        )
+        posterior = Posterior.of(**sums._asdict(), prior_precision=v0, prior_mean=mean, noise_sd=model.noise_sd)
         estimate = posterior.noise_sd**2
         if not prior.absolute or abs(estimate - variance) <= 1e-10 * variance:
             break

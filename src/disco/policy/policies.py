@@ -399,8 +399,8 @@ def _population(offer: FullPrices) -> tuple[Vector, Matrix]:
     covariance = sums[1 : d1 + 1, 1 : d1 + 1] / n - np.outer(mean, mean) if n else np.eye(d1)
     theta = offer.law.mean
     centre = theta[:1] + product(mean[None, :], theta[1:])
-    between = product(np.ascontiguousarray(theta[1:].T), product(covariance, theta[1:]))
-    return product(offer.encoded, np.ascontiguousarray(centre.T))[:, 0], product(offer.encoded, half(between))
+    between = product(theta[1:].T, product(covariance, theta[1:]))
+    return product(offer.encoded, centre.T)[:, 0], product(offer.encoded, half(between))
 
 
 @njit(cache=True, nogil=True)
