@@ -3,11 +3,9 @@
 import warnings
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from disco.evaluation.log import RandomisationWarning, imbalance, random_log, read_log, unevenness
+from disco.evaluation.log import RandomisationWarning, imbalance, random_log, unevenness
 from disco.evaluation.replay import replay
 from disco.policy import Greedy
 from disco.records.errors import InputError
@@ -262,11 +260,3 @@ def test_a_refused_log_says_what_would_make_it_acceptable(change):
     with pytest.raises(InputError) as refused:
         random_log(given.pop("context"), given.pop("depth"), given.pop("full_price"), check_balance=False, **given)
     assert refused.value.fix
-
-
-def test_a_log_in_a_file_is_named_by_its_file(tmp_path):
-    path = tmp_path / "log.parquet"
-    rows = {"customer_id": [1, 2, 3, 4], "x1": [0.0] * 4, "depth": [0.1, 0.2] * 2, "full_price": [9.0, None, -1.0, 8.0]}
-    pq.write_table(pa.table(rows), path)
-    with pytest.raises(InputError, match=r"log\.parquet, row 3, full_price: found -1\.0"):
-        read_log(path, context=["x1"])

@@ -2,14 +2,10 @@
 
 import math
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 from scipy.special import bdtr, bdtrc
 
@@ -17,13 +13,10 @@ from disco.records.arguments import column_names, read_column, read_labels, read
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.decisions import Purchases
 from disco.records.depths import depth_label, read_depth
-from disco.records.errors import FileFormatError, InputError
+from disco.records.errors import InputError
 from disco.records.grid import CONTEXT_LIMIT, GRID, LOG_PRICE_LIMIT
-from disco.records.tables import MOST_COLUMNS
-from disco.records.validation.cells import is_bytes
 from disco.records.wording import counted
 
-NO_CONTEXT = ("customer_id", "depth", "full_price", "propensity")  # columns of a log file with a meaning of their own
 SUM_TOLERANCE = 1e-3  # written propensities are rounded: 0.333 · 3
 MOST_SCORE = 32.0  # log odds beyond it are no estimate of anything
 CHANCE_ALARM = 6.0  # standard errors, beyond which a mean is not what it should be
@@ -480,120 +473,3 @@ def _p_text(value: float) -> str:
     ('<1e-300', '= 3e-05')
     """
     return f"= {value:.1g}" if value >= 1e-300 else "<1e-300"
-
-
-# ---- logs in files ---------------------------------------------------------------------------------------------------
-
-
-def read_log(
-    path: Path,
-    *,
-    context: Sequence[str],
-    strata: Sequence[str] = (),
-    observed: bool = False,
-    score: str | None = None,
-    check_balance: bool = True,
-) -> RandomLog:
-    """A log from Parquet: `customer_id`, the context columns, `depth`, `full_price` (null = no purchase), `propensity`.
-
-    context, strata: names of columns. Without a `propensity` column depths count as uniform, or, with `strata`, as
-    frequent as they are within each stratum. observed: set a `propensity` column aside for the frequencies seen,
-    overall or within strata. score: the name of a column of engagement scores, null where none is known.
-    check_balance: as in `random_log`.
-    """
-    scored = () if score is None else (score,)
-    taken = [name for name in (*context, *strata, *scored) if name in NO_CONTEXT]
-    if taken:
-        raise InputError(
-            f"column {taken[0]}",
-            found="it among the context, strata or scores",
-            expected="what was known before the depth was assigned",
-        )
-    wanted = ["customer_id", *context, "depth", "full_price", *strata, *scored]
-    if not context:
-        raise InputError("context", found="no column", expected="the names of the context columns, such as x1,x2")
-    table = _read(path, wanted)
-    for name in ("customer_id", *strata):
-        if pa.types.is_nested(table[name].type) or is_bytes(table[name].type):
-            raise InputError(f"{path}, column {name}", found=str(table[name].type), expected="text or numbers")
-    for name in ("customer_id", *context, "depth", *strata):
-        if table[name].null_count:
-            row = table[name].is_null().to_pylist().index(True)
-            raise InputError(
-                f"{path}, column {name}, row {row + 1}",
-                found="null",
-                expected="a value in every row",
-                fix="Fill in the value, or leave out the row.",
-            )
-    propensity: ArrayLike | Literal["observed"] | None = None
-    if observed:
-        propensity = "observed"
-    elif "propensity" in table.column_names:
-        propensity = _numbers(table, "propensity", path)
-    labels = None
-    if strata:
-        columns = [np.asarray(table[name].to_pylist(), object).astype(str) for name in strata]
-        labels = np.array(["\x1f".join(row) for row in zip(*columns, strict=True)])
-    try:
-        return random_log(
-            pa.table({name: _numbers(table, name, path) for name in context}),
-            _numbers(table, "depth", path),
-            _numbers(table, "full_price", path),
-            customer_id=table["customer_id"].to_numpy(),
-            propensity=propensity,
-            strata=labels,
-            score=None if score is None else _numbers(table, score, path),
-            check_balance=check_balance,
-        )
-    except InputError as error:
-        if error.what.split(",")[0] != "log":
-            raise
-        where = f"{path}{error.what.removeprefix('log')}"
-        raise InputError(where, found=error.found, expected=error.expected, fix=error.fix) from None
-
-
-def _read(path: Path, wanted: Sequence[str]) -> pa.Table:
-    if not path.is_file():
-        raise InputError(str(path), found="no such file", expected="a Parquet file with the log")
-    try:
-        with pq.ParquetFile(path) as file:
-            there, leaves = file.schema_arrow.names, file.metadata.num_columns
-            if leaves > MOST_COLUMNS:
-                raise InputError(str(path), found=f"{leaves:,} columns", expected=f"at most {MOST_COLUMNS:,}")
-            table = file.read([name for name in (*wanted, "propensity") if name in there])
-    except (pa.ArrowException, OSError) as error:
-        raise FileFormatError(str(path), found=str(error).splitlines()[0], expected="a Parquet file") from None
-    missing = [name for name in wanted if name not in there]
-    if missing:
-        raise InputError(
-            str(path),
-            found=f"no column {', '.join(missing)}",
-            expected=f"{', '.join(wanted)}; it has {', '.join(there)}",
-        )
-    if not table.num_rows:
-        raise InputError(str(path), found="no rows", expected="a log with at least one")
-    return table
-
-
-def _numbers(table: pa.Table, name: str, path: Path) -> Vector:
-    """A column as float64, null = NaN; a 32-bit 0.2 becomes 0.2. A NaN in the file is refused."""
-    column = table[name].combine_chunks()
-    kind = column.type
-    if pa.types.is_null(kind):  # a column without a single value
-        return np.full(len(column), np.nan)
-    if pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise InputError(f"{path}, column {name}", found=f"values of type {kind}", expected="numbers")
-    values = column.to_numpy(zero_copy_only=False)
-    if pa.types.is_float32(kind) and name == "depth":
-        values = np.array([float(str(value)) for value in values])
-    known = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-    out = np.where(known, values, np.nan).astype(np.float64)
-    bad = known & ~np.isfinite(out)
-    if bad.any():
-        row = int(bad.argmax())
-        raise InputError(
-            f"{path}, column {name}, row {row + 1}", found=float(out[row]), expected="a finite number, or null for none"
-        )
-    return out

@@ -42,7 +42,7 @@ from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 from disco.records.frames import data_frame
 from disco.records.grid import LOG_PRICE_LIMIT
-from disco.records.wording import counted, number, p_value, percent
+from disco.records.wording import chance, counted, number, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -887,12 +887,12 @@ def _sentence(found: ArmDifference, control: str, *, all_zero: bool) -> str:
         return number(value, decimals=decimals, signed=signed)
 
     kind = "difference" if found.variance_reduction is None else "adjusted difference"
-    chance = f"p {_p_text(found.p_value)}"
+    chances = chance(found.p_value)
     if found.holm != found.p_value:
-        chance += f", for all comparisons p {_p_text(found.holm)}"
+        chances += f", for all comparisons {chance(found.holm)}"
     evidence = (
         f"{shown(found.value)} against {shown(found.control)}; {kind} {change(found.difference.value)}, "
-        f"{found.difference.level:.0%} interval {change(lower)} to {change(upper)}; {chance}"
+        f"{found.difference.level:.0%} interval {change(lower)} to {change(upper)}; {chances}"
     )
     if found.verdict is not Verdict.UNDECIDED:
         share = f" by {percent(abs(found.relative.value))}" if found.relative and found.relative.bounded else ""
@@ -907,8 +907,3 @@ def _sentence(found: ArmDifference, control: str, *, all_zero: bool) -> str:
     if is_rate and all_zero:
         text += " All figures are 0 and were read as a rate; of an amount nothing could be said."
     return text
-
-
-def _p_text(value: float) -> str:
-    text = p_value(value)
-    return text if text.startswith("<") else f"= {text}"

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from disco.evaluation.read_out import ArmDifference, MetricColumns, SampleRatio, experiment
 from disco.records.errors import InputError
 from disco.records.result import Result
-from disco.records.wording import counted, p_value
+from disco.records.wording import chance, counted
 
 _CONTROL = "control"
 
@@ -111,15 +111,13 @@ def _warnings(ratio: SampleRatio, *, stated: bool) -> tuple[str, ...]:
     if ratio.ok:
         return ()
     counts = ", ".join(f"{name} {ratio.found[name]:,} (expected {ratio.expected[name]:,.0f})" for name in ratio.found)
-    chance = p_value(ratio.p_value)
-    chance = f"p {chance}" if chance.startswith("<") else f"p = {chance}"
     kind = "their planned shares" if stated else "equal shares"
     fix = (
         "Customers were lost or assigned wrongly; find out why before any figure is used."
         if stated
         else "If other shares were planned, state them with --shares; if not, customers were lost or assigned wrongly."
     )
-    return (f"The arms do not have {kind}: {counts}; {chance}. {fix}",)
+    return (f"The arms do not have {kind}: {counts}; {chance(ratio.p_value)}. {fix}",)
 
 
 def _control(control: str | None, names: list[str], source: str) -> str:

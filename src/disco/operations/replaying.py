@@ -5,19 +5,30 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from disco.belief import BasketModel, LinearDepth, RadialBasis, SmoothSpline
-from disco.evaluation.log import RandomisationWarning, RandomLog, read_log
+from disco.evaluation.log import RandomisationWarning, RandomLog, random_log
 from disco.evaluation.off_policy import OffPolicy
 from disco.evaluation.passes import Player, Skew, UnconstrainedLearner
 from disco.evaluation.replay import PolicyDifference, PolicyReplay, Replay
 from disco.evaluation.replay import replay as run
 from disco.policy import POLICIES, Thompson, policy_named
+from disco.records.arguments import refuse_rows
+from disco.records.arrays import Vector
 from disco.records.depths import read_depth
-from disco.records.errors import InputError
+from disco.records.errors import FileFormatError, InputError
 from disco.records.estimate import Estimate
 from disco.records.ports import Engine
 from disco.records.result import DepthKey, Result
+from disco.records.tables import MOST_COLUMNS
+from disco.records.validation.cells import flags, is_bytes
+
+NO_CONTEXT = ("customer_id", "depth", "full_price", "propensity")  # columns of a log file with a meaning of their own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,16 +143,9 @@ class ReplayedPolicy:
     @classmethod
     def of(cls, found: PolicyReplay, depths: Sequence[float]) -> "ReplayedPolicy":
         value, relative = (ReplayFigure.of_any(one) for one in (found.average_basket_value, found.relative_to_random))
-        series = found.series
-        rows = zip(
-            series.presented.tolist(),
-            series.accepted.tolist(),
-            series.purchasers.tolist(),
-            series.average_basket_value.tolist(),
-            series.repeats_mean.tolist(),
-            series.repeats_sd.tolist(),
-            strict=True,
-        )
+        batches: list[dict[str, Any]] = [
+            {name: _known(figure) for name, figure in batch.items()} for batch in found.series.to_arrow().to_pylist()
+        ]
         return cls(
             policy=found.policy,
             average_basket_value=value.value,
@@ -163,17 +167,7 @@ class ReplayedPolicy:
             if found.objective_against_random is None
             else ReplayFigure.of(found.objective_against_random),
             draw_error=_known(found.draw_error),
-            series=tuple(
-                ReplayBatch(
-                    presented=presented,
-                    accepted=accepted,
-                    purchasers=purchasers,
-                    average_basket_value=_known(mean),
-                    repeats_mean=_known(again),
-                    repeats_sd=_known(sd),
-                )
-                for presented, accepted, purchasers, mean, again, sd in rows
-            ),
+            series=tuple(ReplayBatch(**batch) for batch in batches),
         )
 
 
@@ -240,6 +234,111 @@ class ReplayResult(Result):
 def _known(value: float | None) -> float | None:
     """JSON has neither NaN nor infinity: what is not known is null."""
     return value if value is not None and math.isfinite(value) else None
+
+
+def read_log(
+    path: Path,
+    *,
+    context: Sequence[str],
+    strata: Sequence[str] = (),
+    observed: bool = False,
+    score: str | None = None,
+    check_balance: bool = True,
+) -> RandomLog:
+    """A log from Parquet: `customer_id`, the context columns, `depth`, `full_price` (null = no purchase), `propensity`.
+
+    context, strata: names of columns. Without a `propensity` column depths count as uniform, or, with `strata`, as
+    frequent as they are within each stratum. observed: set a `propensity` column aside for the frequencies seen,
+    overall or within strata. score: the name of a column of engagement scores, null where none is known.
+    check_balance: as in `random_log`.
+    """
+    scored = () if score is None else (score,)
+    taken = [name for name in (*context, *strata, *scored) if name in NO_CONTEXT]
+    if taken:
+        raise InputError(
+            f"column {taken[0]}",
+            found="it among the context, strata or scores",
+            expected="what was known before the depth was assigned",
+        )
+    wanted = ["customer_id", *context, "depth", "full_price", *strata, *scored]
+    if not context:
+        raise InputError("context", found="no column", expected="the names of the context columns, such as x1,x2")
+    table = _read(path, wanted)
+    for name in ("customer_id", *strata):
+        if pa.types.is_nested(table[name].type) or is_bytes(table[name].type):
+            raise InputError(f"{path}, column {name}", found=str(table[name].type), expected="text or numbers")
+    for name in ("customer_id", *context, "depth", *strata):
+        refuse_rows(
+            flags(table[name].is_null()),
+            where=f"{path}, column {name}, row {{row}}",
+            found="null",
+            expected="a value in every row",
+            fix="Fill in the value, or leave out the row.",
+        )
+    given = _numbers(table, "propensity", path) if "propensity" in table.column_names and not observed else None
+    labels = None
+    if strata:
+        columns = [np.asarray(table[name].to_pylist(), object).astype(str) for name in strata]
+        labels = np.array(["\x1f".join(row) for row in zip(*columns, strict=True)])
+    try:
+        return random_log(
+            pa.table({name: _numbers(table, name, path) for name in context}),
+            _numbers(table, "depth", path),
+            _numbers(table, "full_price", path),
+            customer_id=table["customer_id"].to_numpy(),
+            propensity="observed" if observed else given,
+            strata=labels,
+            score=None if score is None else _numbers(table, score, path),
+            check_balance=check_balance,
+        )
+    except InputError as error:
+        if error.what.split(",")[0] != "log":
+            raise
+        where = f"{path}{error.what.removeprefix('log')}"
+        raise InputError(where, found=error.found, expected=error.expected, fix=error.fix) from None
+
+
+def _read(path: Path, wanted: Sequence[str]) -> pa.Table:
+    if not path.is_file():
+        raise InputError(str(path), found="no such file", expected="a Parquet file with the log")
+    try:
+        with pq.ParquetFile(path) as file:
+            there, leaves = file.schema_arrow.names, file.metadata.num_columns
+            if leaves > MOST_COLUMNS:
+                raise InputError(str(path), found=f"{leaves:,} columns", expected=f"at most {MOST_COLUMNS:,}")
+            table = file.read([name for name in (*wanted, "propensity") if name in there])
+    except (pa.ArrowException, OSError) as error:
+        raise FileFormatError(str(path), found=str(error).splitlines()[0], expected="a Parquet file") from None
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise InputError(
+            str(path),
+            found=f"no column {', '.join(missing)}",
+            expected=f"{', '.join(wanted)}; it has {', '.join(there)}",
+        )
+    if not table.num_rows:
+        raise InputError(str(path), found="no rows", expected="a log with at least one")
+    return table
+
+
+def _numbers(table: pa.Table, name: str, path: Path) -> Vector:
+    """A column as float64, null = NaN; a 32-bit 0.2 becomes 0.2. A NaN in the file is refused."""
+    column = table[name].combine_chunks()
+    kind = column.type
+    if pa.types.is_null(kind):  # a column without a single value
+        return np.full(len(column), np.nan)
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise InputError(f"{path}, column {name}", found=f"values of type {kind}", expected="numbers")
+    values = column.to_numpy(zero_copy_only=False)
+    if pa.types.is_float32(kind) and name == "depth":
+        values = np.array([float(str(value)) for value in values])
+    known = flags(column.is_valid())
+    out = np.where(known, values, np.nan).astype(np.float64)
+    where, expected = f"{path}, column {name}, row {{row}}", "a finite number, or null for none"
+    refuse_rows(known & ~np.isfinite(out), where=where, found=out, expected=expected)
+    return out
 
 
 def read_logs(

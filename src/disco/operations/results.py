@@ -29,7 +29,7 @@ from disco.records.plan_summary import MoneyForecast
 from disco.records.ports import Store, Transaction, locale_of
 from disco.records.result import DepthKey, NotInJson, TableResult
 from disco.records.validation.cells import by_wall_clock
-from disco.records.wording import count, counted, money, number, p_value, percent, validity
+from disco.records.wording import chance, count, counted, money, number, percent, validity
 from disco.records.wording import date as day_text
 
 if TYPE_CHECKING:
@@ -408,7 +408,7 @@ def _test_words(ab: AbTest | None, why_not: str | None, detectable: float | None
     ratio = ab.sample_ratio
     if ratio is not None:
         fine = "as planned" if ratio.ok else "NOT as planned"
-        said.append(f"Group sizes are {fine} ({_p(ratio.p_value)}).")
+        said.append(f"Group sizes are {fine} ({chance(ratio.p_value)}).")
     said.append(f"Verdict: {ab.verdict}. {_reason(ab, currency)}")
     if detectable is not None:
         least = f"about {percent(detectable)} or more"
@@ -493,18 +493,13 @@ def _reason(ab: AbTest, currency: Currency) -> str:
         for value in (used.difference.value, used.difference.lower, used.difference.upper)
     )
     level = percent(ab.level, decimals=0)
-    return f"{name}: {middle} ({lower} to {upper}) against {other} ({level} interval, {_p(used.p_value)})."
+    return f"{name}: {middle} ({lower} to {upper}) against {other} ({level} interval, {chance(used.p_value)})."
 
 
 def primary_comparison(ab: AbTest) -> tuple[Comparison, str]:
     """The comparison on which the verdict rests, and the group compared with: control, or else the holdout."""
     found = ab.deciding
     return found.read(final=ab.final), "control" if ab.findings else "the holdout"
-
-
-def _p(value: float) -> str:
-    text = p_value(value)
-    return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
 def _arm_result(

@@ -13,7 +13,6 @@ import pyarrow.dataset as ds
 
 from disco.belief import BasketModel
 from disco.evaluation.accuracy import Accuracy, accuracy
-from disco.evaluation.log import read_log
 from disco.features import ContextNetwork, Feature, files
 from disco.features.builder import missing_tables
 from disco.features.catalogue import choose
@@ -29,6 +28,7 @@ from disco.features.training_set import (
     unsent_codes,
     with_history,
 )
+from disco.operations.replaying import read_log
 from disco.records.errors import InputError, UsageError
 from disco.records.ports import Engine, TableEngine, Tables
 from disco.records.private import temporary_folder

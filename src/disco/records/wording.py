@@ -117,6 +117,16 @@ def p_value(value: float) -> str:
     return f"{chance:.3f}" if chance < 0.1 else f"{chance:.2f}"
 
 
+def chance(value: float) -> str:
+    """A p-value as a statement.
+
+    >>> chance(0.0432), chance(0.00002)
+    ('p = 0.043', 'p <0.001')
+    """
+    text = p_value(value)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
 def date(day: datetime.date) -> str:
     """A day, the same in every locale.
 

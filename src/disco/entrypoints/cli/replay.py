@@ -87,8 +87,7 @@ def replay(
     the same caps in the same passes.
     """
     from disco.entrypoints.python import Shop
-    from disco.evaluation.log import NO_CONTEXT
-    from disco.operations.replaying import read_logs, replay_log
+    from disco.operations.replaying import NO_CONTEXT, read_logs, replay_log
 
     if propensity not in ("column", "observed"):
         raise UsageError("--propensity", found=propensity, expected="column or observed")
