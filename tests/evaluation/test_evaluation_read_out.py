@@ -488,9 +488,6 @@ def test_figures_known_before_take_their_share_of_the_variance_away():
     assert adjusted.variance_reduction == pytest.approx(0.9, abs=0.02)
     assert adjusted.difference.standard_error < 0.35 * plain.difference.standard_error
     assert (adjusted.value, adjusted.control) == (plain.value, plain.control)
-    # figures as measured and an adjusted difference may have different signs, so the sentence says which it is
-    assert "; adjusted difference " in adjusted.sentence
-    assert "; difference " in plain.sentence
 
 
 def test_what_was_not_known_before_is_a_figure_of_its_own():
@@ -521,20 +518,7 @@ def test_several_arms_and_metrics_are_adjusted_for_together():
     assert min(row.holm for row in found.differences) == pytest.approx(4 * p_values[0])
     mail = found.differences[1]
     assert mail.verdict is Verdict.HIGHER
-    assert "mail is higher than control by" in mail.sentence
     assert found.differences[3].kind == "rate"
-
-
-def test_a_difference_that_only_many_comparisons_hide_is_said_to_be_so():
-    rng = np.random.default_rng(6)
-    arm = np.repeat(["control", "new"], 500)
-    shifted = rng.normal(size=1000)
-    shifted[500:] += shifted[:500].mean() - shifted[500:].mean() + 0.14  # p is about 0.03
-    others = [metric(rng.permutation(shifted), name=f"m{number}") for number in range(9)]
-    found = experiment(arm, [metric(shifted), *others]).differences[0]
-    assert 0.01 < found.p_value < 0.05
-    assert found.verdict is Verdict.UNDECIDED
-    assert "once all comparisons are adjusted for" in found.sentence
 
 
 def test_looks_hold_together_and_widen_the_interval():
@@ -587,18 +571,15 @@ def test_lost_customers_block_every_verdict():
     found = experiment(arm, [metric(np.r_[np.ones(4000) * 5 + np.arange(4000) % 3, np.arange(5000) % 3])])
     assert not found.sample_ratio.ok
     assert found.differences[0].verdict is Verdict.BLOCKED
-    assert "no verdict about new" in found.differences[0].sentence
     stated = experiment(arm, [metric(np.arange(9000) % 7)], shares={"new": 4, "control": 5})
     assert stated.sample_ratio.p_value == 1.0
 
 
-def test_what_cannot_be_told_is_said():
+def test_what_cannot_be_told_has_no_limits():
     constant = difference(["new"] * 5 + ["control"] * 5, np.full(10, 3.0))
     assert constant.difference.lower == -math.inf
-    assert "does not vary" in constant.sentence
     nothing = difference(["new"] * 5 + ["control"] * 5, np.arange(10), np.r_[np.zeros(5), np.ones(5)])
     assert nothing.value is None
-    assert "the denominator is 0" in nothing.sentence
 
 
 def test_an_arm_in_which_nobody_bought_has_no_percentage_of_one_point():
@@ -606,12 +587,6 @@ def test_an_arm_in_which_nobody_bought_has_no_percentage_of_one_point():
     found = difference(*two_arms(np.zeros(300), control))
     assert found.relative is None
     assert found.difference.upper < 0
-
-
-def test_a_column_of_nothing_but_zeros_may_be_an_amount():
-    found = difference(["new"] * 300 + ["control"] * 300, np.zeros(600))
-    assert found.difference.lower < 0 < found.difference.upper
-    assert "read as a rate; of an amount nothing could be said" in found.sentence
 
 
 def test_the_detectable_difference_counts_the_comparisons():
@@ -625,14 +600,6 @@ def test_the_detectable_difference_counts_the_comparisons():
         found = experiment(arm, [metric(figures + least * (arm == "a"))])
         shown.append(found.differences[0].verdict is Verdict.HIGHER)
     assert np.mean(shown) == pytest.approx(0.8, abs=0.07)
-
-
-def test_an_end_near_zero_is_written_with_its_sign():
-    rng = np.random.default_rng(3)
-    first, second = rng.normal(5, 1, 400), rng.normal(5, 1, 400)
-    edge = difference(*two_arms(first, second)).difference
-    found = difference(*two_arms(first - edge.lower - 0.0004, second))  # the lower end is now −0.0004
-    assert "interval −0.0004 to +" in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -664,7 +631,6 @@ def test_a_percentage_of_a_control_that_may_be_nothing_is_not_stated():
     one = found.differences[0]
     assert one.verdict is Verdict.HIGHER
     assert one.relative.ends == (-np.inf, np.inf)
-    assert "new is higher than control (" in one.sentence
 
 
 # ---- one way of reading ----------------------------------------------------------------------------------------------
@@ -683,6 +649,15 @@ def test_a_campaign_and_a_table_of_the_same_figures_say_the_same(before):
     assert (campaign.verdict, table.verdict) == (Verdict.BETTER, Verdict.HIGHER)
 
 
+def test_figures_explained_wholly_by_earlier_ones_are_not_adjusted():
+    """The rest is rounding: read as an error, it would show a difference in every seventh test of equal arms."""
+    for seed in range(20):
+        before = np.random.default_rng(seed).lognormal(3, 1, 400)
+        found = difference(*two_arms(3.7 * before[:200] + 1, 3.7 * before[200:] + 1), before=before)
+        assert found.variance_reduction is None
+        assert found.difference.standard_error > 1
+
+
 @pytest.mark.parametrize("customers", [5, 7, 50])
 def test_figures_that_do_not_vary_show_nothing_whatever_the_rounding_of_their_mean(customers):
     """The mean of seven times 8.19 is not 8.19, so the variance is not 0: it must not become an error of 7e-16."""
@@ -697,7 +672,6 @@ def test_figures_that_do_not_vary_show_nothing_whatever_the_rounding_of_their_me
     for figures in ((price,), (price * orders, orders)):
         found = difference(arm, *figures)
         assert (found.difference.lower, found.p_value) == (-math.inf, 1.0)
-        assert "does not vary" in found.sentence
 
 
 def test_an_arm_of_one_customer_is_refused_by_its_name_in_both():

@@ -180,9 +180,14 @@ def always_valid_quantile(information: float, *, level: float = 0.95) -> float:
     (3.04, 3.86)
     """
     seen = read_number(information, where="information", expected="the share of what was planned, above 0", above=0)
-    log_odds = 2 * np.log(1 / (1 - read_level(level)))
-    x = seen * (log_odds + np.log(log_odds + 1))
+    x, log_odds = _mixture(seen, level=read_level(level))
     return float(np.sqrt((1 + 1 / x) * (log_odds + np.log1p(x))))
+
+
+def _mixture(information: float, *, level: float) -> tuple[float, float]:
+    """x = V/τ, with τ as planned for the level, and 2·ln(1/α)."""
+    log_odds = 2 * np.log(1 / (1 - level))
+    return information * (log_odds + np.log(log_odds + 1)), log_odds
 
 
 def always_valid_p_value(difference: float, error: float, *, information: float, level: float) -> float:
@@ -192,9 +197,7 @@ def always_valid_p_value(difference: float, error: float, *, information: float,
     """
     if error == 0:
         return 1.0 if difference == 0 else 0.0
-    log_odds = 2 * np.log(1 / (1 - level))
-    x = information * (log_odds + np.log(log_odds + 1))
-    z = difference / error
+    x, z = _mixture(information, level=level)[0], difference / error
     return float(min(1.0, np.exp((np.log1p(x) - z**2 * x / (1 + x)) / 2)))
 
 
@@ -430,7 +433,9 @@ def compare_samples(
     if decided.counts is not None or decided.before is None or control.before is None:
         return plain, None
     before = (decided.before, control.before)
-    return plain, compare_adjusted(decided.figures, control.figures, before=before, level=level, look=look)
+    adjusted = compare_adjusted(decided.figures, control.figures, before=before, level=level, look=look)
+    # figures known before that explain all of it leave nothing but rounding, whose spread is no error
+    return plain, adjusted if adjusted.variance_reduction < 1 else None
 
 
 def holm(p_values: Mapping[_Key, float]) -> dict[_Key, float]:

@@ -7,13 +7,14 @@ With importance weights wᵢ = π(aᵢ|xᵢ)/pᵢ, figures yᵢ and a model q(x,
 IPS and DR are unbiased for any q made without these rows; SNIPS is consistent, and steadier when weights vary.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from disco.allocation import Allocation, allocate_offer
-from disco.campaign import Belief, expected_costs, values_of
+from disco.campaign import Belief, Figures, expected_costs
 from disco.evaluation.estimates import mean_estimate, ratio_estimate, unlimited
 from disco.policy import Policy
 from disco.policy.propensity import Propensities, propensities
@@ -228,8 +229,9 @@ def target_probabilities(target: ArrayLike, logging: ArrayLike, place: ArrayLike
             found=f"shapes {target.shape}, {logging.shape} and {place.shape}",
             expected="(n, K) of both policies and the position (n,) of the depth played",
         )
-    if ((place < 0) | (place >= target.shape[1])).any():
-        row = int(((place < 0) | (place >= target.shape[1])).argmax())
+    outside = (place < 0) | (place >= target.shape[1])
+    if outside.any():
+        row = int(outside.argmax())
         expected = f"a position from 0 to {target.shape[1] - 1}"
         raise InputError(f"place, row {row + 1}", found=int(place[row]), expected=expected)
     for name, matrix in (("target", target), ("logging", logging)):
@@ -270,20 +272,10 @@ def decision_propensities(
     Nobody needs it before the codes are out. It costs as much as `draws` decisions for small campaigns, and as many
     draws without a solve for large ones.
     """
-    depths = np.asarray(offer.depths, np.float64)
     costs = expected_costs(audience, belief=belief, offer=offer, engine=engine) if offer.budget is not None else None
-
-    def worth(again: int) -> Floats:
-        return values_of(
-            audience,
-            belief=belief,
-            depths=depths,
-            revenue_weight=offer.revenue_weight,
-            policy=policy,
-            seed=again,
-            campaign=campaign,
-            engine=engine,
-        )
+    drawn = partial(
+        Figures.of, audience, belief=belief, offer=replace(offer, budget=None), policy=policy, campaign=campaign
+    )
 
     def solve(worth: Floats) -> Allocation:
         return allocate_offer(worth, audience, offer, costs=costs, where=f"campaign {campaign}", engine=engine)
@@ -291,7 +283,7 @@ def decision_propensities(
     return propensities(
         policy,
         seed=seed,
-        worth=worth,
+        worth=lambda again: drawn(seed=again, engine=engine).values,
         solve=solve,
         costs=costs,
         draws=draws,

@@ -6,6 +6,7 @@ trace. With uniform depths acceptance says nothing about the outcome, so accepte
 policy would have seen. `decide` and `learn` are those of production.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -384,10 +385,7 @@ class PassResult:
         actual = limits.worth(np.nan_to_num(self.log.full_price[rows]), self.log.depth[rows])
         for name, q in self._predicted(limits).items():
             y = np.where(self.played.choice < 0, 0.0, actual[name])
-            for kind, values, counts in (
-                ("ips", w * y, np.ones(rows.size)),
-                ("snips", w * y, w),
-            ):
+            for kind, values, counts in (("ips", w * y, np.ones(rows.size)), ("snips", w * y, w)):
                 if (total := float(counts.sum())) > 0:
                     value = float(values.sum()) / total
                     found[f"{name} {kind}"] = value, self._by_customer((values - value * counts) / total)
@@ -458,15 +456,22 @@ class FigureOverPasses:
             uncertain += (by_way / variance) ** 2 / max(count - 1, 1)
         freedom = np.inf if uncertain == 0 else max(1.0, 1 / uncertain)
         found = estimate_around(value, float(np.sqrt(variance)), level=level, freedom=freedom)
-        return self._into_tail(found, variance, level=level, freedom=freedom) if skewed and variance > 0 else found
-
-    def _into_tail(self, found: Estimate, variance: float, *, level: float, freedom: float) -> Estimate:
-        """Whichever is further: the quantile of Student's t, or the normal's with the skewness; both know the tail."""
-        assert self.terms is not None  # for the type checker
-        terms = self.terms / len(self.values)
+        if not skewed or variance == 0:
+            return found
+        # whichever is further: the quantile of Student's t, or the normal's with the skewness; both know the tail
+        terms = self.terms / passes
         skewness = float((terms**3).sum()) / variance**1.5
         far = max(quantile(level, freedom=freedom), reach_into_tail(skewness, level=level)) * variance**0.5
         return replace(found, upper=found.value + far) if skewness > 0 else replace(found, lower=found.value - far)
+
+
+def figures_over(passes: Iterable[Valued]) -> defaultdict[str, FigureOverPasses]:
+    """By name, every figure over the passes that have it."""
+    figures: defaultdict[str, FigureOverPasses] = defaultdict(FigureOverPasses)
+    for valued in passes:
+        for name, (value, terms) in valued.items():
+            figures[name].add(value, terms)
+    return figures
 
 
 def moved_to(found: Estimate, value: float) -> Estimate:

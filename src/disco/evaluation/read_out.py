@@ -7,10 +7,11 @@ the arms and their shares alike, compare two arms by `compare_samples`, and say 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,7 +43,7 @@ from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 from disco.records.frames import data_frame
 from disco.records.grid import LOG_PRICE_LIMIT
-from disco.records.wording import chance, counted, number, percent
+from disco.records.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -187,12 +188,8 @@ class ArmOutcomes:
         return ~np.isnan(self.depth)
 
     def take(self, rows: Flags) -> "ArmOutcomes":
-        return ArmOutcomes(
-            depth=self.depth[rows],
-            full_price=self.full_price[rows],
-            before=None if self.before is None else self.before[rows],
-            other_revenue=None if self.other_revenue is None else self.other_revenue[rows],
-        )
+        columns: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        return ArmOutcomes(**{name: None if column is None else column[rows] for name, column in columns.items()})
 
     def figure(self, metric: Metric, *, revenue_weight: float | None) -> Vector:
         """(n,) of a metric: R, C, R − C, w·R − C, or 1 for a purchase."""
@@ -210,7 +207,7 @@ class ArmOutcomes:
         """By whom the figure's sum is divided: everybody assigned (None), those with a code, those who bought."""
         return {"customer": None, "recipient": self.received, "purchaser": self.purchased}[per]
 
-    def sample(self, metric: Metric, per: Per, *, revenue_weight: float | None) -> Sample:
+    def sample(self, metric: Metric, per: Per = "customer", *, revenue_weight: float | None) -> Sample:
         """The figures to compare; only those per customer can be adjusted by what was known before."""
         counting = self.counting(per)
         return Sample(
@@ -500,6 +497,7 @@ def ab_test(
         control=control,
         holdout=holdout,
     )
+    sample = partial(ArmOutcomes.sample, revenue_weight=revenue_weight)
     ours, theirs, held_out = (None if name is None else arms[name] for name in parts)
     assert ours is not None  # for the type checker: the decided arm is always there
     purchasers = int(ours.purchased.sum()) + (0 if theirs is None else int(theirs.purchased.sum()))
@@ -510,7 +508,9 @@ def ab_test(
     undifferentiated: dict[float, tuple[Finding, ...]] = {}
     if theirs is not None:
         findings = tuple(
-            compare_arms(ours, theirs, metric, per, weight=revenue_weight, to_date=running, level=level)
+            compare_arms(
+                sample(ours, metric, per), sample(theirs, metric, per), metric, per, to_date=running, level=level
+            )
             for metric, per in product(metrics, get_args(Per))
             if _measurable(ours, theirs, metric, per)
         )
@@ -523,18 +523,16 @@ def ab_test(
         one_of_several = Look(several=max(len(groups), 1))
         undifferentiated = {
             value: tuple(
-                compare_arms(ours, group, metric, "customer", weight=revenue_weight, look=one_of_several, level=level)
+                compare_arms(sample(ours, metric), sample(group, metric), metric, look=one_of_several, level=level)
                 for metric in (*metrics, "markdown")
             )
             for value, group in groups.items()
         }
     against_holdout: dict[str, Finding] = {}
     if held_out is not None:
-        holdout_revenue = held_out.all_revenue()
+        to_compare, to_date = held_out.all_revenue(), None if findings else running
         against_holdout = {
-            name: _finding(
-                arms[name].all_revenue(), holdout_revenue, to_date=None if findings else running, level=level
-            )
+            name: compare_arms(arms[name].all_revenue(), to_compare, "revenue", to_date=to_date, level=level)
             for name in parts[:2]
             if name is not None
         }
@@ -585,35 +583,20 @@ def _measurable(decided: ArmOutcomes, control: ArmOutcomes, metric: Metric, per:
 
 
 def compare_arms(
-    decided: ArmOutcomes,
-    control: ArmOutcomes,
+    decided: Sample,
+    control: Sample,
     metric: Metric,
-    per: Per,
+    per: Per = "customer",
     *,
-    weight: float | None,
     level: float,
     look: Look = AT_THE_END,
     to_date: Look | None = None,
 ) -> Finding:
     """One metric between two arms; adjusted by figures from before the campaign where both arms have them.
 
-    weight: the weight w of w·R − C, for the objective. look: how often the comparison is read. to_date: the look of
-    today, for a second comparison that is valid at every look; None: without one.
+    decided, control: the figures of the metric. look: how often the comparison is read. to_date: the look of today, for
+    a second comparison that is valid at every look; None: without one.
     """
-    first, second = (arm.sample(metric, per, revenue_weight=weight) for arm in (decided, control))
-    return _finding(first, second, metric=metric, per=per, look=look, to_date=to_date, level=level)
-
-
-def _finding(
-    decided: Sample,
-    control: Sample,
-    *,
-    metric: Metric = "revenue",
-    per: Per = "customer",
-    look: Look = AT_THE_END,
-    to_date: Look | None,
-    level: float,
-) -> Finding:
     comparison, adjusted = compare_samples(decided, control, level=level, look=look)
     running = None
     if to_date is not None:
@@ -691,7 +674,7 @@ class MetricColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArmDifference:
+class MetricDifference:
     """One metric of one arm against control."""
 
     arm: str
@@ -721,8 +704,6 @@ class ArmDifference:
     comparisons; null: not known."""
     verdict: Verdict
     """higher, lower, undecided or blocked."""
-    sentence: str
-    """The verdict in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -735,7 +716,7 @@ class Experiment:
     """By arm, control first."""
     sample_ratio: SampleRatio
     """Customers per arm against the planned shares; equal shares where none were stated."""
-    differences: tuple[ArmDifference, ...]
+    differences: tuple[MetricDifference, ...]
     """By metric, then by arm."""
     level: float
     """Of the intervals, each of which holds at every one of the looks."""
@@ -778,22 +759,21 @@ def experiment(
         metric.check(rows=labels.size)
     customers = {name: int(rows.size) for name, rows in arms.items()}
     ratio = sample_ratio(customers, shares or dict.fromkeys(arms, 1.0))
-    pairs: list[tuple[MetricColumns, ArmDifference]] = []
+    alone: list[MetricDifference] = []
     for metric in metrics:
         samples = {name: metric.sample(rows, known) for name, rows in arms.items()}
         unit = samples.pop(control)
-        pairs += [(metric, _difference(name, metric, own, unit, look, level=level)) for name, own in samples.items()]
-    together = holm({place: difference.p_value for place, (_, difference) in enumerate(pairs)})
+        alone += [_difference(name, metric, own, unit, look, level=level) for name, own in samples.items()]
+    together = holm({place: found.p_value for place, found in enumerate(alone)})
     # Holm's method asks this of the smallest p-value, and less of the others
-    alone = look.alone(level)
-    stricter = quantile(1 - (1 - alone) / max(len(pairs), 1)) / quantile(alone)
+    single = look.alone(level)
+    stricter = quantile(1 - (1 - single) / max(len(alone), 1)) / quantile(single)
     return Experiment(
         control=control,
         customers=customers,
         sample_ratio=ratio,
         differences=tuple(
-            _judged(difference, metric, ratio, control=control, holm=together[place], stricter=stricter)
-            for place, (metric, difference) in enumerate(pairs)
+            _judged(found, ratio, holm=together[place], stricter=stricter) for place, found in enumerate(alone)
         ),
         level=level,
         looks=look.looks,
@@ -815,7 +795,7 @@ def _rows_by_arm(labels: NDArray[np.str_], found: set[str], control: str) -> dic
 
 def _difference(
     arm: str, metric: MetricColumns, sample: Sample | None, control: Sample | None, look: Look, *, level: float
-) -> ArmDifference:
+) -> MetricDifference:
     """One metric of one arm against control, by itself: nothing is said before all comparisons are adjusted for."""
     values = [None if part is None else float(part.figures.mean()) for part in (sample, control)]
     used, reduction = compare_unvaried(0.0, 0.0, level=level), None  # where a ratio divides by 0
@@ -823,7 +803,7 @@ def _difference(
         used, adjusted = compare_samples(sample, control, level=level, look=look)
         if adjusted is not None:
             used, reduction = adjusted.comparison, adjusted.variance_reduction
-    return ArmDifference(
+    return MetricDifference(
         arm=arm,
         metric=metric.name,
         kind=metric.kind,
@@ -836,19 +816,10 @@ def _difference(
         variance_reduction=reduction,
         detectable=None,
         verdict=Verdict.UNDECIDED,
-        sentence="",
     )
 
 
-def _judged(
-    found: ArmDifference,
-    metric: MetricColumns,
-    ratio: SampleRatio,
-    *,
-    control: str,
-    holm: float,
-    stricter: float,
-) -> ArmDifference:
+def _judged(found: MetricDifference, ratio: SampleRatio, *, holm: float, stricter: float) -> MetricDifference:
     """With a verdict. holm: the p-value adjusted for all comparisons. stricter: how much wider such intervals are."""
     level, error, ends = found.difference.level, found.difference.standard_error, found.difference.ends
     assert level is not None  # for the type checker: every comparison has one
@@ -857,53 +828,4 @@ def _judged(
         reach = (ends[1] - ends[0]) / 2 * stricter  # with the quantile of the test, Student's or the normal one
         detectable = reach + float(ndtri(POWER)) * error
     verdict = _verdict(found.difference, ratio, shown=holm < 1 - level, words=(Verdict.HIGHER, Verdict.LOWER))
-    judged = replace(found, holm=holm, detectable=detectable, verdict=verdict)
-    return replace(judged, sentence=_sentence(judged, control, all_zero=not metric.numerator.any()))
-
-
-def _sentence(found: ArmDifference, control: str, *, all_zero: bool) -> str:
-    """all_zero: whether every figure of the metric is 0, in all arms."""
-    arm, name = found.arm, found.metric
-    if found.verdict is Verdict.BLOCKED:
-        return f"{name}: no verdict about {arm}, because the arms do not have their planned shares."
-    if found.value is None or found.control is None:
-        return f"{name}: nothing can be said about {arm}, because the denominator is 0 in all of an arm's rows."
-    lower, upper = found.difference.ends or (-math.inf, math.inf)
-    if math.isinf(lower):
-        return f"{name}: nothing can be said about {arm}, because the figure does not vary within the arms."
-    size = max(abs(found.value), abs(found.control), abs(lower), abs(upper))
-    decimals = 2 if size >= 1 else min(8, 2 - math.floor(math.log10(size))) if size > 0 else 2
-    nearest = min((abs(end) for end in (lower, upper) if end), default=size)
-    if nearest < size / 20:  # an end near 0 says by its sign whether 0 is inside, so it must not be written as 0
-        decimals = max(decimals, min(8, -math.floor(math.log10(nearest))))
-    is_rate, points = found.kind == "rate", max(1, decimals - 2)
-
-    def shown(value: float) -> str:
-        return percent(value, decimals=points) if is_rate else number(value, decimals=decimals)
-
-    def change(value: float, *, signed: bool = True) -> str:
-        if is_rate:
-            return f"{number(100 * value, decimals=points, signed=signed)} points"
-        return number(value, decimals=decimals, signed=signed)
-
-    kind = "difference" if found.variance_reduction is None else "adjusted difference"
-    chances = chance(found.p_value)
-    if found.holm != found.p_value:
-        chances += f", for all comparisons {chance(found.holm)}"
-    evidence = (
-        f"{shown(found.value)} against {shown(found.control)}; {kind} {change(found.difference.value)}, "
-        f"{found.difference.level:.0%} interval {change(lower)} to {change(upper)}; {chances}"
-    )
-    if found.verdict is not Verdict.UNDECIDED:
-        share = f" by {percent(abs(found.relative.value))}" if found.relative and found.relative.bounded else ""
-        return f"{name}: {arm} is {found.verdict} than {control}{share} ({evidence})."
-    text = f"{name}: no difference between {arm} and {control} was shown"
-    if not found.difference.covers(0):  # alone it would have been
-        text += " once all comparisons are adjusted for"
-    text += f" ({evidence})."
-    if found.detectable is not None:
-        least = change(found.detectable, signed=False)
-        text += f" A difference of {least} would be shown with a probability of {POWER:.0%}."
-    if is_rate and all_zero:
-        text += " All figures are 0 and were read as a rate; of an amount nothing could be said."
-    return text
+    return replace(found, holm=holm, detectable=detectable, verdict=verdict)

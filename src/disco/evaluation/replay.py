@@ -4,7 +4,6 @@ A pass of a policy over the log is in `passes.py`. This file says what is known 
 to every policy, as it is and resampled, and turns the passes into what each policy would have earned.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -20,11 +19,11 @@ from disco.evaluation.log import RandomLog, require_log
 from disco.evaluation.off_policy import OffPolicy
 from disco.evaluation.passes import (
     BatchLimits,
-    FigureOverPasses,
     PassResult,
     Player,
     Skew,
     bootstrap_rows,
+    figures_over,
     less,
     mean_and_sd,
     moved_to,
@@ -471,10 +470,7 @@ def policy_value(
     bought = accepted & (reading.bought > 0)
     batches = int(played.batch[-1]) + 1
     over_repeats = mean_and_sd(series)
-    figures: defaultdict[str, FigureOverPasses] = defaultdict(FigureOverPasses)
-    for one, baseline in zip(runs, baselines, strict=True):
-        for name, (value, terms) in one.figures(baseline, limits).items():
-            figures[name].add(value, terms)
+    figures = figures_over(one.figures(baseline, limits) for one, baseline in zip(runs, baselines, strict=True))
     unseen = _hardly_seen(runs)
 
     def estimate(name: str) -> Estimate | None:
@@ -538,10 +534,7 @@ def difference_of(
     level: float,
 ) -> PolicyDifference:
     """Of two policies. runs: their passes over the log. again: their figures of those over resampled logs."""
-    figures = {name: FigureOverPasses() for name in limits.weights}
-    for one, other in runs:
-        for name, (value, terms) in less(one.valued(limits), other.valued(limits)).items():
-            figures[name].add(value, terms)
+    figures = figures_over(less(one.valued(limits), other.valued(limits)) for one, other in runs)
     unseen = any(_hardly_seen([pair[side] for pair in runs]) for side in (0, 1))
 
     def estimate(name: str) -> Estimate:

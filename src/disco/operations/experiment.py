@@ -1,18 +1,33 @@
 """The read-out of a test from a table of one's own: named arms, figures, and what was known before."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.evaluation.read_out import ArmDifference, MetricColumns, SampleRatio, experiment
+from disco.evaluation.read_out import POWER, MetricColumns, MetricDifference, SampleRatio, Verdict, experiment
 from disco.records.errors import InputError
 from disco.records.result import Result
-from disco.records.wording import chance, counted
+from disco.records.wording import chance, counted, number, percent
 
 _CONTROL = "control"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmDifference(MetricDifference):
+    """One metric of one arm against control."""
+
+    sentence: str
+    """The verdict in words."""
+
+    @classmethod
+    def of(cls, found: MetricDifference, control: str, *, all_zero: bool) -> "ArmDifference":
+        parts: dict[str, Any] = {field.name: getattr(found, field.name) for field in fields(found)}
+        return cls(**parts, sentence=verdict_in_words(found, control, all_zero=all_zero))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -95,16 +110,65 @@ def read_experiment(
         looks=looks,
         level=level,
     )
+    zeros = {metric.name for metric in columns if not metric.numerator.any()}
     return ExperimentResult(
         control=used,
         customers=found.customers,
         sample_ratio=found.sample_ratio,
         sample_ratio_ok=found.sample_ratio.ok,
-        differences=found.differences,
+        differences=tuple(ArmDifference.of(one, used, all_zero=one.metric in zeros) for one in found.differences),
         level=level,
         looks=looks,
         warnings=_warnings(found.sample_ratio, stated=shares is not None),
     )
+
+
+def verdict_in_words(found: MetricDifference, control: str, *, all_zero: bool) -> str:
+    """What may be said about one difference. all_zero: whether every figure of the metric is 0, in all arms."""
+    arm, name = found.arm, found.metric
+    if found.verdict is Verdict.BLOCKED:
+        return f"{name}: no verdict about {arm}, because the arms do not have their planned shares."
+    if found.value is None or found.control is None:
+        return f"{name}: nothing can be said about {arm}, because the denominator is 0 in all of an arm's rows."
+    lower, upper = found.difference.ends or (-math.inf, math.inf)
+    if math.isinf(lower):
+        return f"{name}: nothing can be said about {arm}, because the figure does not vary within the arms."
+    size = max(abs(found.value), abs(found.control), abs(lower), abs(upper))
+    decimals = 2 if size >= 1 else min(8, 2 - math.floor(math.log10(size))) if size > 0 else 2
+    nearest = min((abs(end) for end in (lower, upper) if end), default=size)
+    if nearest < size / 20:  # an end near 0 says by its sign whether 0 is inside, so it must not be written as 0
+        decimals = max(decimals, min(8, -math.floor(math.log10(nearest))))
+    is_rate, points = found.kind == "rate", max(1, decimals - 2)
+
+    def shown(value: float) -> str:
+        return percent(value, decimals=points) if is_rate else number(value, decimals=decimals)
+
+    def change(value: float, *, signed: bool = True) -> str:
+        if is_rate:
+            return f"{number(100 * value, decimals=points, signed=signed)} points"
+        return number(value, decimals=decimals, signed=signed)
+
+    kind = "difference" if found.variance_reduction is None else "adjusted difference"
+    chances = chance(found.p_value)
+    if found.holm != found.p_value:
+        chances += f", for all comparisons {chance(found.holm)}"
+    evidence = (
+        f"{shown(found.value)} against {shown(found.control)}; {kind} {change(found.difference.value)}, "
+        f"{found.difference.level:.0%} interval {change(lower)} to {change(upper)}; {chances}"
+    )
+    if found.verdict is not Verdict.UNDECIDED:
+        share = f" by {percent(abs(found.relative.value))}" if found.relative and found.relative.bounded else ""
+        return f"{name}: {arm} is {found.verdict} than {control}{share} ({evidence})."
+    text = f"{name}: no difference between {arm} and {control} was shown"
+    if not found.difference.covers(0):  # alone it would have been
+        text += " once all comparisons are adjusted for"
+    text += f" ({evidence})."
+    if found.detectable is not None:
+        least = change(found.detectable, signed=False)
+        text += f" A difference of {least} would be shown with a probability of {POWER:.0%}."
+    if is_rate and all_zero:
+        text += " All figures are 0 and were read as a rate; of an amount nothing could be said."
+    return text
 
 
 def _warnings(ratio: SampleRatio, *, stated: bool) -> tuple[str, ...]:

@@ -105,12 +105,11 @@ def results_over_time(
             for rows in groups
         )
         purchases = int(decided.purchased.sum()) + int(control.purchased.sum())
+        weight = plan.objective.revenue_weight
         found = compare_arms(
-            decided,
-            control,
+            decided.sample("objective", revenue_weight=weight),
+            control.sample("objective", revenue_weight=weight),
             "objective",
-            "customer",
-            weight=plan.objective.revenue_weight,
             to_date=None if final else Look(information=max(purchases, 1) / planned),
             level=_LEVEL,
         )
