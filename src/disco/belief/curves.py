@@ -22,13 +22,12 @@ from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import njit
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
-from disco.records.frames import data_frame
+from disco.records.frames import Tabular
 from disco.records.grid import GRID, LOG_PRICE_LIMIT
 from disco.records.identity import name_key
 from disco.records.ports import Engine
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
     from disco.belief.model import BasketModel
@@ -64,7 +63,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class DemandCurve:
+class DemandCurve(Tabular):
     """One customer's or segment's curve. Money is per purchase: F = exp(ψᵀθ + σ_a²/2), averaged over the segment.
 
     `to_pandas()` is its table, one row per depth.
@@ -103,10 +102,6 @@ class DemandCurve:
             if band is not None:
                 columns |= band.columns(name)
         return pa.table(columns)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """`to_arrow` as a data frame."""
-        return data_frame(self.to_arrow())
 
     @property
     def revenue(self) -> Band:

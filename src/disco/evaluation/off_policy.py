@@ -7,23 +7,16 @@ With importance weights wᵢ = π(aᵢ|xᵢ)/pᵢ, figures yᵢ and a model q(x,
 IPS and DR are unbiased for any q made without these rows; SNIPS is consistent, and steadier when weights vary.
 """
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from disco.allocation import Allocation, allocate_offer
-from disco.campaign import Belief, Figures, expected_costs
 from disco.evaluation.estimates import mean_estimate, ratio_estimate, unlimited
-from disco.policy import Policy
-from disco.policy.propensity import Propensities, propensities
 from disco.records.arguments import read_column, read_labels, read_matrix, refuse_rows
-from disco.records.arrays import Floats, Integers, Vector
-from disco.records.decisions import Audience, Offer
+from disco.records.arrays import Integers, Vector
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
-from disco.records.ports import Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,39 +247,3 @@ def target_probabilities(target: ArrayLike, logging: ArrayLike, place: ArrayLike
             expected="a positive propensity wherever the target plays",
         )
     return np.asarray(np.take_along_axis(target, place[:, None], axis=1)[:, 0])
-
-
-def decision_propensities(
-    audience: Audience,
-    *,
-    belief: Belief,
-    offer: Offer,
-    policy: Policy,
-    campaign: str,
-    seed: int,
-    draws: int = 200,
-    engine: Engine | None = None,
-) -> Propensities:
-    """The law of every customer's depth, from the arguments of `decide`; `.played(decisions.choice)` is what to log.
-
-    Nobody needs it before the codes are out. It costs as much as `draws` decisions for small campaigns, and as many
-    draws without a solve for large ones.
-    """
-    costs = expected_costs(audience, belief=belief, offer=offer, engine=engine) if offer.budget is not None else None
-    drawn = partial(
-        Figures.of, audience, belief=belief, offer=replace(offer, budget=None), policy=policy, campaign=campaign
-    )
-
-    def solve(worth: Floats) -> Allocation:
-        return allocate_offer(worth, audience, offer, costs=costs, where=f"campaign {campaign}", engine=engine)
-
-    return propensities(
-        policy,
-        seed=seed,
-        worth=lambda again: drawn(seed=again, engine=engine).values,
-        solve=solve,
-        costs=costs,
-        draws=draws,
-        # prices alone do not tell the segments apart
-        method="auto" if offer.segments is None else "resolve",
-    )

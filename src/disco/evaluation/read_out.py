@@ -41,12 +41,11 @@ from disco.records.arguments import (
 from disco.records.arrays import Flags, Matrix, Vector
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
-from disco.records.frames import data_frame
+from disco.records.frames import Tabular
 from disco.records.grid import LOG_PRICE_LIMIT
 from disco.records.wording import counted
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 Metric = Literal["revenue", "markdown", "reward", "objective", "engagement"]
@@ -188,8 +187,9 @@ class ArmOutcomes:
         return ~np.isnan(self.depth)
 
     def take(self, rows: Flags) -> "ArmOutcomes":
-        columns: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        return ArmOutcomes(**{name: None if column is None else column[rows] for name, column in columns.items()})
+        columns = ((field.name, getattr(self, field.name)) for field in fields(self))
+        taken: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns}
+        return ArmOutcomes(**taken)
 
     def figure(self, metric: Metric, *, revenue_weight: float | None) -> Vector:
         """(n,) of a metric: R, C, R − C, w·R − C, or 1 for a purchase."""
@@ -355,7 +355,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class AbTest:
+class AbTest(Tabular):
     """Everything an A/B test says. `summary()` puts it into words, `to_pandas()` into a table."""
 
     arms: Mapping[str, ArmSummary]  # by name, the decided arm first
@@ -440,10 +440,6 @@ class AbTest:
         numbers = [(name, pa.float64()) for name in ("decided", "control", *ends, "p_value")]
         schema = pa.schema([*words, *numbers, ("adjusted", pa.bool_())])
         return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """`to_arrow` as a data frame."""
-        return data_frame(self.to_arrow())
 
 
 def ab_test(

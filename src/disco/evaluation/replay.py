@@ -39,20 +39,19 @@ from disco.records.arguments import read_count, read_level, read_seed
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
-from disco.records.frames import data_frame
+from disco.records.frames import Tabular
 from disco.records.grid import GRID
 from disco.records.ports import Engine
 from disco.records.score import ScoreBins
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 # ---- what a replay says ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class BatchSeries:
+class BatchSeries(Tabular):
     """The pass over the log, batch by batch; each array has one entry per batch."""
 
     presented: Integers
@@ -72,10 +71,6 @@ class BatchSeries:
         import pyarrow as pa
 
         return pa.table({name: getattr(self, name) for name in self.__slots__})
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """`to_arrow` as a data frame."""
-        return data_frame(self.to_arrow())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -143,7 +138,7 @@ class PolicyDifference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Replay:
+class Replay(Tabular):
     """What policies would have earned. `summary()` puts it into words, `to_pandas()` into a table."""
 
     depths: tuple[float, ...]
@@ -209,10 +204,6 @@ class Replay:
             counts = ("presented", "accepted", "purchasers", "no_code")
             rows.append(row | {column: getattr(found, column) for column in counts})
         return pa.Table.from_pylist(rows)
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """`to_arrow` as a data frame."""
-        return data_frame(self.to_arrow())
 
 
 def replay(

@@ -1,18 +1,20 @@
 """How likely each decision was, so that the campaign's own log can be evaluated later. Off the critical path."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from disco.campaign import Belief
-from disco.evaluation.off_policy import decision_propensities
+from disco.allocation import Allocation, allocate_offer
+from disco.campaign import Belief, Figures, expected_costs
 from disco.operations.arms import offer_of, share_offers
 from disco.operations.planned import segment_sizes, segments_of
 from disco.operations.versions import deciding_belief
-from disco.policy import policy_of
-from disco.records.arrays import Integers, Vector
-from disco.records.decisions import Arm, Audience
+from disco.policy import Policy, policy_of
+from disco.policy.propensity import Propensities, propensities
+from disco.records.arrays import Floats, Integers, Vector
+from disco.records.decisions import Arm, Audience, Offer
 from disco.records.plan import Plan
 from disco.records.ports import Engine, Store
 from disco.records.result import Result
@@ -100,6 +102,42 @@ def add_propensities(
         )
         transaction.journal.note(decisions=int(rows.size), draws=draws)
     return PropensitiesResult(campaign=campaign, decisions=int(rows.size), draws=draws)
+
+
+def decision_propensities(
+    audience: Audience,
+    *,
+    belief: Belief,
+    offer: Offer,
+    policy: Policy,
+    campaign: str,
+    seed: int,
+    draws: int = 200,
+    engine: Engine | None = None,
+) -> Propensities:
+    """The law of every customer's depth, from the arguments of `decide`; `.played(decisions.choice)` is what to log.
+
+    Nobody needs it before the codes are out. It costs as much as `draws` decisions for small campaigns, and as many
+    draws without a solve for large ones.
+    """
+    costs = expected_costs(audience, belief=belief, offer=offer, engine=engine) if offer.budget is not None else None
+    drawn = partial(
+        Figures.of, audience, belief=belief, offer=replace(offer, budget=None), policy=policy, campaign=campaign
+    )
+
+    def solve(worth: Floats) -> Allocation:
+        return allocate_offer(worth, audience, offer, costs=costs, where=f"campaign {campaign}", engine=engine)
+
+    return propensities(
+        policy,
+        seed=seed,
+        worth=lambda again: drawn(seed=again, engine=engine).values,
+        solve=solve,
+        costs=costs,
+        draws=draws,
+        # prices alone do not tell the segments apart
+        method="auto" if offer.segments is None else "resolve",
+    )
 
 
 def chosen_columns(decisions: pa.Table, plan: Plan) -> Integers:

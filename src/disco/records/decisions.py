@@ -20,11 +20,10 @@ from disco.records.arguments import (
 from disco.records.arrays import Flags, Ids, Integers, Labels, Matrix, Vector
 from disco.records.depths import read_depths
 from disco.records.errors import InputError, LimitError
-from disco.records.frames import data_frame
+from disco.records.frames import Tabular
 from disco.records.identity import read_ids
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 
@@ -179,7 +178,7 @@ def _read_limit(limit: object, name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Decisions:
+class Decisions(Tabular):
     """One depth or none per customer, with what is needed to explain and audit it."""
 
     campaign: str
@@ -217,10 +216,6 @@ class Decisions:
                 "engagement": pa.array(self.engagement, mask=none),
             }
         )
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """`to_arrow` as a data frame."""
-        return data_frame(self.to_arrow())
 
     @property
     def counts(self) -> Integers:

@@ -19,6 +19,20 @@ def data_frame(table: "pa.Table") -> "pd.DataFrame":
         ) from None
 
 
+class Tabular:
+    """What can be had as a table."""
+
+    __slots__ = ()
+
+    def to_arrow(self) -> "pa.Table":
+        """The rows as an Arrow table."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """`to_arrow` as a data frame."""
+        return data_frame(self.to_arrow())
+
+
 CUSTOMER = "customer_id"
 
 

@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 from pydantic import ConfigDict, Field, PlainSerializer
 
 from disco.records.depths import depth_label
-from disco.records.frames import data_frame
+from disco.records.frames import Tabular
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
     from pydantic import TypeAdapter
 
 Value = TypeVar("Value")
@@ -72,18 +70,10 @@ class Result:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-class TableResult(Result):
+class TableResult(Tabular, Result):
     """A result that is also a table."""
 
     __slots__ = ()
-
-    def to_arrow(self) -> "pa.Table":
-        """The rows as an Arrow table."""
-        raise NotImplementedError
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """The rows as a pandas data frame."""
-        return data_frame(self.to_arrow())
 
 
 @cache
