@@ -9,7 +9,6 @@ from disco.evaluation.log import random_log
 from disco.evaluation.passes import (
     FigureOverPasses,
     PassResult,
-    Played,
     bootstrap_rows,
     play,
     presented_rows,
@@ -65,8 +64,7 @@ def test_customers_are_resampled_with_all_their_rows(make_log):
 def test_a_policy_that_gives_no_code_earns_nothing_for_certain(log):
     choices = np.full(1200, -1)
     limits = read_batch_limits(None, depths=log.depths, batch=400, rows=1200, revenue_weight=None)
-    played = Played(rows=np.arange(1200), batch=np.arange(1200) // 400, choice=choices, predicted=np.zeros(1200))
-    nothing = PassResult.of(log, played, skew="weight")
+    nothing = PassResult.of(log, np.arange(1200), choices, np.zeros(1200), batch=400, skew="weight")
     figures = nothing.figures(nothing, limits)
     assert "basket" not in figures
     for name in ("revenue ips", "revenue snips", "revenue dr"):

@@ -136,7 +136,7 @@ def forecast_policies(
     def plays(
         policy: Policy, known: Belief, rows: Integers, number: int, *, limits: BatchLimits = limits
     ) -> PassResult:
-        played = play(
+        return play(
             log,
             rows,
             policy,
@@ -148,7 +148,6 @@ def forecast_policies(
             learn_engagement=False,
             engine=engine,
         )
-        return PassResult.of(log, played, skew="weight")
 
     def plays_all(policy: Policy, number: int) -> tuple[list[Valued], float]:
         """By fold the figures of one pass, and what the belief learned from the whole log promises."""

@@ -205,19 +205,6 @@ def with_scores(log: RandomLog, belief: Belief) -> RandomLog:
 # ---- the pass --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Played:
-    """What a pass did, one entry per row presented."""
-
-    rows: Integers  # (m,) rows of the log in the order presented
-    batch: Integers  # (m,)
-    choice: Integers  # (m,) position of a depth, -1 = no code
-    predicted: Vector  # (m,) full price × engagement believed at the chosen depth before the batch; 0 without a code
-
-    def accepted(self, log: RandomLog) -> Flags:
-        return np.asarray(self.choice == log.place[self.rows])
-
-
 def play(
     log: RandomLog,
     rows: Integers,
@@ -228,15 +215,17 @@ def play(
     seed: int,
     learning: bool,
     learn_engagement: bool,
+    skew: Skew = "weight",
     counted: Engagement | None = None,
     engine: Engine | None = None,
-) -> Played:
+) -> "PassResult":
     """Present `rows` (m,) of the log in this order; a row may occur twice and is then another customer each time.
 
     start: what is known before the first batch. learning: whether accepted purchases are learned after each batch;
     learn_engagement: whether their codes are, too. Where the codes known at the start are counted in bins of a score,
     the customers' own scores are used, those of the log or of the belief's head; else everybody has the rate of the
-    depth. counted: the rates of the codes known at the start, for a caller who has fitted them.
+    depth. skew: how the rows were presented, which says how likely their depths were. counted: the rates of the codes
+    known at the start, for a caller who has fitted them.
     """
     log = with_scores(log, start)
     acting = policy.policy if isinstance(policy, UnconstrainedLearner) else policy
@@ -244,7 +233,6 @@ def play(
     bins = start.engagement.counts.bins
     scores = log.score if bins is not None else None
     choice, predicted = np.empty(rows.size, np.int64), np.zeros(rows.size)
-    batches = np.arange(rows.size) // limits.batch
     depth, bought = log.depth, log.bought
     for number, first in enumerate(range(0, rows.size, limits.batch)):
         part = slice(first, min(first + limits.batch, rows.size))
@@ -276,7 +264,7 @@ def play(
             # a batch is a campaign of its own where older campaigns count less; else their sums are the same
             name = "replay" if belief.basket.forgetting == 1 else f"replay, batch {number + 1}"
             belief = learn(belief, [Lesson.of(name, log.purchases(accepted), counts if learn_engagement else None)])
-    return Played(rows=rows, batch=batches, choice=choice, predicted=predicted)
+    return PassResult.of(log, rows, choice, predicted, batch=limits.batch, skew=skew)
 
 
 def _rates_at(engagement: Engagement, score: Vector | None, limits: BatchLimits, choice: Integers) -> Vector:
@@ -294,30 +282,40 @@ Valued = dict[str, tuple[float, Vector]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PassResult:
-    """A pass over the log with its outcomes, one entry per presented row."""
+    """What a pass over the log did, with its outcomes; one entry per row presented."""
 
     log: RandomLog
-    played: Played
+    rows: Integers  # (m,) rows of the log in the order presented
+    batch: Integers  # (m,)
+    choice: Integers  # (m,) position of a depth, -1 = no code
+    predicted: Vector  # (m,) full price × engagement believed at the chosen depth before the batch; 0 without a code
+    accepted: Flags  # (m,) whether the log played that depth
     weight: Vector  # (m,) 1{accepted}/p
     revenue: Vector  # (m,) money
     bought: Vector  # (m,) 1 for a purchase, else 0
 
     @classmethod
-    def of(cls, log: RandomLog, played: Played, *, skew: Skew) -> "PassResult":
-        """p is 1/K where the log was made uniform first."""
-        accepted = played.accepted(log)
-        p = 1 / len(log.depths) if skew == "resample" else log.propensity[played.rows]
+    def of(
+        cls, log: RandomLog, rows: Integers, choice: Integers, predicted: Vector, *, batch: int, skew: Skew
+    ) -> "PassResult":
+        """batch: customers presented together. p is 1/K where the log was made uniform first."""
+        accepted = np.asarray(choice == log.place[rows])
+        p = 1 / len(log.depths) if skew == "resample" else log.propensity[rows]
         return cls(
             log=log,
-            played=played,
+            rows=rows,
+            batch=np.arange(rows.size) // batch,
+            choice=choice,
+            predicted=predicted,
+            accepted=accepted,
             weight=np.asarray(accepted / p),
-            revenue=np.nan_to_num(objective.revenue(log.full_price[played.rows], log.depth[played.rows])),
-            bought=log.bought[played.rows].astype(np.float64),
+            revenue=np.nan_to_num(objective.revenue(log.full_price[rows], log.depth[rows])),
+            bought=log.bought[rows].astype(np.float64),
         )
 
     def basket_values(self, batches: int) -> Vector:
         """Σw·R/Σw·bought per batch, and over all as the last entry; NaN where nobody bought."""
-        batch = np.minimum(self.played.batch, batches - 1)  # a resampled log may be a few rows longer
+        batch = np.minimum(self.batch, batches - 1)  # a resampled log may be a few rows longer
         sums = np.stack(
             [np.bincount(batch, weights=self.weight * y, minlength=batches) for y in (self.revenue, self.bought)]
         )
@@ -337,7 +335,7 @@ class PassResult:
     @property
     def customer_weight(self) -> Vector:
         """(m,) 1{accepted}/p, and 1 without a code: what such a customer brings is 0 for certain."""
-        return np.where(self.played.choice < 0, 1.0, self.weight)
+        return np.where(self.choice < 0, 1.0, self.weight)
 
     def figures(self, baseline: "PassResult", limits: BatchLimits) -> Valued:
         """Every figure of this pass; those of baskets only where purchases were accepted.
@@ -364,7 +362,7 @@ class PassResult:
         return {name: float(worth.mean()) for name, worth in self._predicted(limits).items()}
 
     def _by_customer(self, terms: Vector) -> Vector:
-        owner = self.log.customer[self.played.rows]
+        owner = self.log.customer[self.rows]
         return np.asarray(np.bincount(owner, weights=terms, minlength=int(self.log.customer.max()) + 1), np.float64)
 
     def _basket(self) -> tuple[float, Vector]:
@@ -373,18 +371,18 @@ class PassResult:
         return value, self._by_customer(self.weight * (self.revenue - value * self.bought) / total)
 
     def _predicted(self, limits: BatchLimits) -> dict[str, Vector]:
-        depth = np.append(limits.depths, 0.0)[self.played.choice]
-        return limits.worth(self.played.predicted, depth)
+        depth = np.append(limits.depths, 0.0)[self.choice]
+        return limits.worth(self.predicted, depth)
 
     def _per_customer(self, limits: BatchLimits) -> Valued:
         """Every figure per presented customer by every estimator, as `off_policy` has them: "revenue dr".
 
         Without a code the figure is 0 for certain.
         """
-        rows, w, found = self.played.rows, self.customer_weight, {}
+        rows, w, found = self.rows, self.customer_weight, {}
         actual = limits.worth(np.nan_to_num(self.log.full_price[rows]), self.log.depth[rows])
         for name, q in self._predicted(limits).items():
-            y = np.where(self.played.choice < 0, 0.0, actual[name])
+            y = np.where(self.choice < 0, 0.0, actual[name])
             for kind, values, counts in (("ips", w * y, np.ones(rows.size)), ("snips", w * y, w)):
                 if (total := float(counts.sum())) > 0:
                     value = float(values.sum()) / total

@@ -670,7 +670,7 @@ class MetricColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricDifference:
+class ArmDifference:
     """One metric of one arm against control."""
 
     arm: str
@@ -700,6 +700,8 @@ class MetricDifference:
     comparisons; null: not known."""
     verdict: Verdict
     """higher, lower, undecided or blocked."""
+    sentence: str = ""  # whoever makes a result of it says it
+    """The verdict in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -712,7 +714,7 @@ class Experiment:
     """By arm, control first."""
     sample_ratio: SampleRatio
     """Customers per arm against the planned shares; equal shares where none were stated."""
-    differences: tuple[MetricDifference, ...]
+    differences: tuple[ArmDifference, ...]
     """By metric, then by arm."""
     level: float
     """Of the intervals, each of which holds at every one of the looks."""
@@ -755,7 +757,7 @@ def experiment(
         metric.check(rows=labels.size)
     customers = {name: int(rows.size) for name, rows in arms.items()}
     ratio = sample_ratio(customers, shares or dict.fromkeys(arms, 1.0))
-    alone: list[MetricDifference] = []
+    alone: list[ArmDifference] = []
     for metric in metrics:
         samples = {name: metric.sample(rows, known) for name, rows in arms.items()}
         unit = samples.pop(control)
@@ -791,7 +793,7 @@ def _rows_by_arm(labels: NDArray[np.str_], found: set[str], control: str) -> dic
 
 def _difference(
     arm: str, metric: MetricColumns, sample: Sample | None, control: Sample | None, look: Look, *, level: float
-) -> MetricDifference:
+) -> ArmDifference:
     """One metric of one arm against control, by itself: nothing is said before all comparisons are adjusted for."""
     values = [None if part is None else float(part.figures.mean()) for part in (sample, control)]
     used, reduction = compare_unvaried(0.0, 0.0, level=level), None  # where a ratio divides by 0
@@ -799,7 +801,7 @@ def _difference(
         used, adjusted = compare_samples(sample, control, level=level, look=look)
         if adjusted is not None:
             used, reduction = adjusted.comparison, adjusted.variance_reduction
-    return MetricDifference(
+    return ArmDifference(
         arm=arm,
         metric=metric.name,
         kind=metric.kind,
@@ -815,7 +817,7 @@ def _difference(
     )
 
 
-def _judged(found: MetricDifference, ratio: SampleRatio, *, holm: float, stricter: float) -> MetricDifference:
+def _judged(found: ArmDifference, ratio: SampleRatio, *, holm: float, stricter: float) -> ArmDifference:
     """With a verdict. holm: the p-value adjusted for all comparisons. stricter: how much wider such intervals are."""
     level, error, ends = found.difference.level, found.difference.standard_error, found.difference.ends
     assert level is not None  # for the type checker: every comparison has one

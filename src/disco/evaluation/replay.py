@@ -286,7 +286,7 @@ def replay(
     def read(order: Integers, repeat: int) -> dict[str, PassResult]:
         readings = {}
         for name, policy in players.items():
-            played = play(
+            readings[name] = play(
                 log,
                 order,
                 policy,
@@ -295,14 +295,14 @@ def replay(
                 seed=int(seed) + repeat,
                 learning=learning,
                 learn_engagement=learn_engagement,
+                skew=skew,
                 engine=engine,
             )
-            readings[name] = PassResult.of(log, played, skew=skew)
             progress()
         return readings
 
     runs = [read(rows, 0)]
-    if all((reading.played.choice < 0).all() for reading in runs[0].values()):
+    if all((reading.choice < 0).all() for reading in runs[0].values()):
         raise InputError(
             "replay",
             found=f"no code for any of {rows.size:,} customers, by any policy",
@@ -455,11 +455,9 @@ def policy_value(
     runs, baselines: those of the policy and of Random. against: how far they differ. again: figures of the passes over
     resampled logs; series (repeats, batches).
     """
-    reading, log = runs[0], runs[0].log
-    played = reading.played
-    accepted = played.accepted(log)
-    bought = accepted & (reading.bought > 0)
-    batches = int(played.batch[-1]) + 1
+    reading = runs[0]
+    accepted, bought = reading.accepted, reading.accepted & (reading.bought > 0)
+    batches = int(reading.batch[-1]) + 1
     over_repeats = mean_and_sd(series)
     figures = figures_over(one.figures(baseline, limits) for one, baseline in zip(runs, baselines, strict=True))
     unseen = _hardly_seen(runs)
@@ -495,15 +493,15 @@ def policy_value(
         revenue_against_random=against.revenue,
         objective_against_random=against.objective,
         draw_error=None if draws.size < 2 else float(draws.std(ddof=1)) / draws.size**0.5,
-        presented=played.rows.size,
+        presented=reading.rows.size,
         accepted=int(accepted.sum()),
         purchasers=int(bought.sum()),
-        no_code=int((played.choice < 0).sum()),
-        codes=np.bincount(played.choice[played.choice >= 0], minlength=len(log.depths)),
+        no_code=int((reading.choice < 0).sum()),
+        codes=np.bincount(reading.choice[reading.choice >= 0], minlength=len(limits.depths)),
         series=BatchSeries(
-            presented=np.bincount(played.batch, minlength=batches),
-            accepted=np.bincount(played.batch[accepted], minlength=batches),
-            purchasers=np.bincount(played.batch[bought], minlength=batches),
+            presented=np.bincount(reading.batch, minlength=batches),
+            accepted=np.bincount(reading.batch[accepted], minlength=batches),
+            purchasers=np.bincount(reading.batch[bought], minlength=batches),
             average_basket_value=reading.basket_values(batches)[:-1],
             repeats_mean=over_repeats[0],
             repeats_sd=over_repeats[1],
@@ -514,7 +512,7 @@ def policy_value(
 def _hardly_seen(runs: list[PassResult]) -> bool:
     """Whether codes were given and at most one accepted purchase came of them: that shows no spread."""
     purchases = max(int((one.weight * one.bought > 0).sum()) for one in runs)
-    return purchases < 2 and any((one.played.choice >= 0).any() for one in runs)
+    return purchases < 2 and any((one.choice >= 0).any() for one in runs)
 
 
 def difference_of(

@@ -2,32 +2,18 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.evaluation.read_out import POWER, MetricColumns, MetricDifference, SampleRatio, Verdict, experiment
+from disco.evaluation.read_out import POWER, ArmDifference, MetricColumns, SampleRatio, Verdict, experiment
 from disco.records.errors import InputError
 from disco.records.result import Result
 from disco.records.wording import chance, counted, number, percent
 
 _CONTROL = "control"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmDifference(MetricDifference):
-    """One metric of one arm against control."""
-
-    sentence: str
-    """The verdict in words."""
-
-    @classmethod
-    def of(cls, found: MetricDifference, control: str, *, all_zero: bool) -> "ArmDifference":
-        parts: dict[str, Any] = {field.name: getattr(found, field.name) for field in fields(found)}
-        return cls(**parts, sentence=verdict_in_words(found, control, all_zero=all_zero))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -116,14 +102,17 @@ def read_experiment(
         customers=found.customers,
         sample_ratio=found.sample_ratio,
         sample_ratio_ok=found.sample_ratio.ok,
-        differences=tuple(ArmDifference.of(one, used, all_zero=one.metric in zeros) for one in found.differences),
+        differences=tuple(
+            replace(difference, sentence=verdict_in_words(difference, used, all_zero=difference.metric in zeros))
+            for difference in found.differences
+        ),
         level=level,
         looks=looks,
         warnings=_warnings(found.sample_ratio, stated=shares is not None),
     )
 
 
-def verdict_in_words(found: MetricDifference, control: str, *, all_zero: bool) -> str:
+def verdict_in_words(found: ArmDifference, control: str, *, all_zero: bool) -> str:
     """What may be said about one difference. all_zero: whether every figure of the metric is 0, in all arms."""
     arm, name = found.arm, found.metric
     if found.verdict is Verdict.BLOCKED:
