@@ -66,7 +66,7 @@ def test_only_accepted_rows_are_learned_from(log):
         log, np.arange(1200), Thompson(), start=start, limits=limits, seed=3, learning=True, learn_engagement=False
     )
     prices = log.full_price.copy()
-    prices[~played.accepted(log) & log.bought] = 1e6
+    prices[~played.accepted & log.bought] = 1e6
     other = random_log(log.context, log.depth, prices, check_balance=False)
     again = replay(other, Thompson(), belief=model_of(log), batch=300, passes=1, repeats=0, seed=3)
     assert again.policies["thompson"].average_basket_value == first.policies["thompson"].average_basket_value
@@ -128,7 +128,7 @@ def markdown_per_customer(log, found):
     played = play(
         log, np.arange(1200), Greedy(), start=start, limits=limits, seed=0, learning=True, learn_engagement=False
     )
-    rows = played.accepted(log) & log.bought
+    rows = played.accepted & log.bought
     assert rows.sum() == found.purchasers
     return 3 * float((log.full_price[rows] * log.depth[rows]).sum()) / 1200
 
