@@ -286,6 +286,14 @@ class ContextNetwork:
 
         return stack_rows(contexts_of, rows, engine=engine)
 
+    def check_scale(self, first: pa.Table) -> None:
+        """Refuse columns in another unit than in training, as `transform` does with `check_scale`.
+
+        first: the first customers of many who are embedded in parts.
+        """
+        self._check_schema(schema_of(first))
+        self._check_scale(table_matrix(first, self.embedding_.feature_names))
+
     def fit_transform(
         self,
         X: FeatureRows,

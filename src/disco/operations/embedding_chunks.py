@@ -62,7 +62,7 @@ def embedded_by(
     customers, at = features.num_rows, 0
     # the scales are judged by the first customers, as if all were embedded at once
     first = row_chunks(customers)[0].stop if customers else 0
-    network.transform(features.head(first), snapshot=snapshot, check_scale=True)
+    network.check_scale(features.head(first))
     function = EmbeddedGroup(features.path.absolute(), network, snapshot)
     context, known = np.empty((customers, network.embedding_.dimensions)), np.empty(customers, np.bool_)
     results: Iterator[Contexts | None] = engine.map(function, features.row_groups())
@@ -89,7 +89,7 @@ class EmbeddedRows:
 def embedded_rows(engine: Engine, network: ContextNetwork, features: pa.Table) -> Matrix:
     """(n, d1) contexts of rows that this process holds: what `network.transform` gives, by an engine."""
     snapshot, chunks = snapshot_of(features.schema), row_chunks(features.num_rows, size=_SENT_ROWS)
-    network.transform(features.slice(0, row_chunks(features.num_rows)[0].stop if chunks else 0))  # judges the scales
+    network.check_scale(features.slice(0, row_chunks(features.num_rows)[0].stop if chunks else 0))
     context = np.empty((features.num_rows, network.embedding_.dimensions))
     sent = (_sent(features.slice(rows.start, rows.stop - rows.start)) for rows in chunks)
     for rows, found in zip(chunks, engine.map(EmbeddedRows(network, snapshot), sent), strict=True):
