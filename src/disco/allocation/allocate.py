@@ -49,7 +49,7 @@ def allocate(
 
     values: (customers, depths) what a customer is worth at a depth, float64 or float32, finite; a loss is negative. A
         table whose columns are named by depths names the depths; its column customer_id, or a pandas index of that
-        name, are the ids. Column-major memory (order="F") is fastest.
+        name, are the ids. Column-major memory (order="F") is read as it is, other layouts are copied once.
     caps: most customers per depth: one whole number per column (None: no cap), or {depth: number}, or a pandas Series;
         a depth that a mapping leaves out has no cap.
     depths: (depths,) names of the columns, such as [0.1, 0.2]; needed for limits by depth.

@@ -17,10 +17,9 @@ import pyarrow as pa
 from disco.allocation import survey as surveys
 from disco.allocation.allocate import solve_problem
 from disco.allocation.budget import solve_budget_in_chunks
-from disco.allocation.certificate import allowed_prices, state
-from disco.allocation.certificate_chunks import Audit, Audited
+from disco.allocation.certificate import Audit, Impossible, allowed_prices, audit, state
 from disco.allocation.chunk_prices import ChunkPrices, SolvedTable
-from disco.allocation.chunk_rows import ChunkRows, Layout
+from disco.allocation.chunk_rows import ID, ChunkRows, Layout
 from disco.allocation.chunk_screen import DecidedChunks, Nobody, ScreenedChunks, Screening, SettlingRule, open_choices
 from disco.allocation.closed import Closed, first_codes
 from disco.allocation.limits import CountsLike, Limits, SegmentLimits, Segments, read_limits, tree_of
@@ -31,7 +30,7 @@ from disco.allocation.rate_range import RowsInChunks
 from disco.allocation.result import Allocation, Status
 from disco.allocation.survey import Survey, Surveyed, Suspected, refuse_duplicates, side_by_side
 from disco.records.arrays import Array, Keys
-from disco.records.errors import InputError
+from disco.records.errors import CertificateError, InputError
 from disco.records.exact_sums import exact_sum, rounded
 from disco.records.ports import ChunkedTable
 
@@ -114,12 +113,35 @@ class _FirstCodes:
 
     def __call__(self, chunk: pa.Table) -> Array:
         rows = self.layout.read(chunk)
-        first = np.zeros(self.places.shape, np.int64)
-        first_codes(
-            rows.values, rows.eligible, None, 0.0, rows.group, self.choose(rows), self.prices, self.places, self.scale,
-            first,
+        return first_codes(
+            rows.values, rows.eligible, None, 0.0, rows.group, self.choose(rows), self.prices, self.places, self.scale
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Audited:
+    """The chunk function of the independent check."""
+
+    layout: Layout
+    choose: Callable[[ChunkRows], Array]  # everybody's choice
+    prices: Array  # (groups, depths)
+    budget_price: float
+    budget: float  # ∞: none
+
+    def __call__(self, chunk: pa.Table) -> Audit:
+        rows = self.layout.read(chunk)
+        choice = self.choose(rows)
+        part = audit(
+            rows.values, rows.eligible, rows.costs, rows.group if self.prices.shape[0] > 1 else None, choice,
+            self.prices, budget_price=self.budget_price, budget=self.budget, part=slice(0, rows.size),
         )  # fmt: skip
-        return first
+        if isinstance(part, Impossible):
+            raise CertificateError(
+                f"choice of customer {chunk[ID][part.row].as_py()}",
+                found=int(choice[part.row]),
+                expected="an eligible column, or -1",
+            )
+        return part
 
 
 class _Run:
@@ -306,9 +328,9 @@ class _Run:
             on_top = found.potentials[found.tree.leaf] - prices
         allowed = allowed_prices(limits, prices, on_top)
         most = np.inf if limits.budget is None else limits.budget
-        audit = self._fold(Audited(self.layout, decided.choose, allowed.by_place, rate or 0.0, most), Audit.__add__)
-        totals = audit.totals(costs=limits.budget is not None)
-        proof = state(limits, choice[:0], allowed, totals, rate=rate or 0.0, depths=self.layout.depths)
+        totals = self._fold(_Audited(self.layout, decided.choose, allowed.by_place, rate or 0.0, most), Audit.__add__)
+        cost = None if limits.budget is None else rounded(totals.cost)
+        proof = state(limits, choice[:0], allowed, totals, cost, rate=rate or 0.0, depths=self.layout.depths)
         if exact and limits.budget is not None and proof.status is not Status.OPTIMAL:
             proof = replace(proof, bound=proof.value, gap=0.0, status=Status.OPTIMAL)
         proof = replace(proof, seconds=seconds, check_seconds=time.perf_counter() - start)

@@ -1,12 +1,12 @@
 """Places bid for customers: kernels that keep the best two bids of every customer of a block, and who made the best."""
 
 from disco.records.arrays import Array
-from disco.records.compiled import njit
+from disco.records.compiled import inner_kernel
 
 BLOCK = 2048  # customers per block: long enough for the prefetcher, short enough for the second-level cache
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(cache=True)
 def compete(line: Array, shift: float, place: int, first: Array, second: Array, winner: Array) -> None:
     """Let one more place bid line - shift for every customer: keep the best two bids and who made the best."""
     for j in range(line.size):
@@ -20,7 +20,7 @@ def compete(line: Array, shift: float, place: int, first: Array, second: Array, 
         winner[j] = place if ahead else winner[j]
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(cache=True)
 def compete_two(
     line: Array, other: Array, shift: float, other_shift: float, place: int, first: Array, second: Array,
     winner: Array,
@@ -43,7 +43,7 @@ def compete_two(
         winner[j] = of if ahead else w
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(cache=True)
 def compete_four(
     a: Array, b: Array, c: Array, d: Array, shifts: Array, place: int, first: Array, second: Array, winner: Array
 ) -> None:

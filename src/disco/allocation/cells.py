@@ -3,7 +3,7 @@
 import numpy as np
 
 from disco.records.arrays import Array
-from disco.records.compiled import njit
+from disco.records.compiled import inner_kernel, njit
 from disco.records.identity_kernels import mix
 
 
@@ -21,36 +21,39 @@ def sample_rows(customers: int, size: int, run: int) -> Array:
     return rows
 
 
-@njit(nogil=True, cache=True)
-def value_range(
-    bits: Array, eligible: Array | None, k: int, start: int, stop: int, largest: int, magnitude: int
-) -> tuple[int, int]:
-    """Largest value and largest magnitude as bit patterns: finite floats of one sign sort like their bits, and NaN and
-    infinities lie above all of them; integer maxima run at memory speed, float ones must mind NaN.
+@inner_kernel(cache=True)
+def value_range(line: Array, allowed: Array, found: Array) -> None:
+    """Raise found (2,) to the largest value and the largest magnitude of a line of cells, as bit patterns.
 
-    Ineligible cells count only when they are not finite: what stands there must not set the grid.
+    Finite floats of one sign sort like their bits, and NaN and infinities lie above all of them; integer maxima run at
+    memory speed, float ones must mind NaN.
+
+    line: (customers,) `bits_of` the cells.
+    allowed: (customers,) Booleans, or empty. Ineligible cells count only when they are not finite: what stands there
+        must not set the grid.
     """
-    magnitude_mask = 0x7FFFFFFFFFFFFFFF if bits.itemsize == 8 else 0x7FFFFFFF
-    infinity = 0x7FF0000000000000 if bits.itemsize == 8 else 0x7F800000
-    line = bits[k, start:stop]
-    if eligible is None:  # a loop of its own: without a condition in it the compiler reads several words at once
+    magnitude_mask = 0x7FFFFFFFFFFFFFFF if line.itemsize == 8 else 0x7FFFFFFF
+    infinity = 0x7FF0000000000000 if line.itemsize == 8 else 0x7F800000
+    largest, magnitude = found[0], found[1]
+    if allowed.size == 0:  # a loop of its own: without a condition in it the compiler reads several words at once
         for j in range(line.size):
             word = line[j]
             size = word & magnitude_mask
             largest = word if word > largest else largest
             magnitude = size if size > magnitude else magnitude
-        return largest, magnitude
-    for j in range(line.size):
-        word = line[j]
-        size = word & magnitude_mask
-        if not eligible[k, start + j] and size < infinity:
-            continue
-        largest = word if word > largest else largest
-        magnitude = size if size > magnitude else magnitude
-    return largest, magnitude
+    else:
+        for j in range(line.size):
+            word = line[j]
+            size = word & magnitude_mask
+            if not allowed[j] and size < infinity:
+                continue
+            largest = word if word > largest else largest
+            magnitude = size if size > magnitude else magnitude
+    found[0] = largest
+    found[1] = magnitude
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(cache=True)
 def _read(values: Array, rows: Array, out: Array) -> None:
     """out[k, j] = value of customer rows[j]. Alone, so that many cells far from each other are on their way at once."""
     for k in range(values.shape[0]):
@@ -58,27 +61,47 @@ def _read(values: Array, rows: Array, out: Array) -> None:
             out[k, j] = values[k, rows[j]]
 
 
-@njit(nogil=True, cache=True)
-def _less_costs(eligible: Array | None, costs: Array | None, rate: float, rows: Array, out: Array) -> None:
+@inner_kernel(cache=True)
+def _less_costs(eligible: Array, costs: Array, rate: float, rows: Array, out: Array) -> None:
     """out[k, j] -= rate · cost of customer rows[j], and -∞ where ineligible."""
     for k in range(out.shape[0]):
-        if costs is not None:
+        if costs.size > 0:
             for j in range(rows.size):
                 out[k, j] -= rate * np.float64(costs[k, rows[j]])
-        if eligible is not None:
+        if eligible.size > 0:
             for j in range(rows.size):
                 if not eligible[k, rows[j]]:
                     out[k, j] = -np.inf
 
 
 @njit(nogil=True, cache=True)
-def gather(values: Array, eligible: Array | None, costs: Array | None, rate: float, rows: Array, out: Array) -> None:
-    """out[k, j] = value - rate · cost of customer rows[j], -∞ where ineligible."""
+def _gather(values: Array, eligible: Array, costs: Array, rate: float, rows: Array, out: Array) -> None:
     _read(values, rows, out)
     _less_costs(eligible, costs, rate, rows, out)
 
 
+def gather(values: Array, eligible: Array | None, costs: Array | None, rate: float, rows: Array, out: Array) -> None:
+    """out[k, j] = value - rate · cost of customer rows[j], -∞ where ineligible."""
+    _gather(values, or_none(eligible), or_no_costs(costs, values), rate, rows, out)
+
+
 @njit(nogil=True, cache=True)
+def _take(values: Array, eligible: Array, costs: Array, rate: float, rows: Array, out: Array, found: Array) -> None:
+    _read(values, rows, out)
+    bits = out.view(np.int64)
+    for k in range(values.shape[0]):
+        if eligible.size > 0:
+            for j in range(rows.size):
+                if not eligible[k, rows[j]] and np.isfinite(out[k, j]):
+                    out[k, j] = 0.0
+        value_range(bits[k], eligible[0:0, 0], found)
+    _less_costs(eligible, costs, rate, rows, out)
+    if found[1] >= 0x7FF0000000000000:  # some cell is no finite number
+        for k in range(values.shape[0]):
+            for j in range(rows.size):
+                out[k, j] = out[k, j] if np.isfinite(out[k, j]) else -np.inf
+
+
 def take(
     values: Array, eligible: Array | None, costs: Array | None, rate: float, rows: Array, out: Array
 ) -> tuple[float, float]:
@@ -87,26 +110,15 @@ def take(
     Returns the largest magnitude (NaN or ∞ when any value is) and the largest value, at least 0, of eligible cells
     before costs.
     """
-    _read(values, rows, out)
-    bits = out.view(np.int64)
-    largest = 0
-    magnitude = 0
-    for k in range(values.shape[0]):
-        if eligible is not None:
-            for j in range(rows.size):
-                if not eligible[k, rows[j]] and np.isfinite(out[k, j]):
-                    out[k, j] = 0.0
-        largest, magnitude = value_range(bits, None, k, 0, rows.size, largest, magnitude)
-    _less_costs(eligible, costs, rate, rows, out)
-    size = np.int64(magnitude).view(np.float64)
-    if not np.isfinite(size):
-        for k in range(values.shape[0]):
-            for j in range(rows.size):
-                out[k, j] = out[k, j] if np.isfinite(out[k, j]) else -np.inf
-    return size, np.int64(largest).view(np.float64)
+    found = np.zeros(2, np.int64)
+    values = np.ascontiguousarray(values)
+    eligible = None if eligible is None else np.ascontiguousarray(eligible)
+    _take(values, or_none(eligible), or_no_costs(costs, values), rate, rows, out, found)
+    largest, magnitude = found.view(np.float64).tolist()
+    return magnitude, largest
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(cache=True)
 def load_line(
     values: Array,
     eligible: Array | None,
@@ -119,10 +131,13 @@ def load_line(
     start: int,
     line: Array,
 ) -> None:
-    """line[j] = value - rate · cost - (centre - width) of customer start + j; -∞ where ineligible."""
+    """line[j] = value - rate · cost - (centre - width) of customer start + j; -∞ where ineligible.
+
+    eligible, costs, segment: None or empty where there are none.
+    """
     count = line.size
     cells = values[k, start : start + count]  # a slice has no negative places, for which the compiler would look
-    if segment is None:
+    if segment is None or segment.size == 0:
         shift = centre[0, k] - width[0, k]
         for j in range(count):
             line[j] = np.float64(cells[j]) - shift
@@ -130,29 +145,56 @@ def load_line(
         for j in range(count):
             group = segment[start + j]
             line[j] = np.float64(cells[j]) - (centre[group, k] - width[group, k])
-    if costs is not None:
+    if costs is not None and costs.size > 0:
         paid = costs[k, start : start + count]
         for j in range(count):
             line[j] -= rate * np.float64(paid[j])
-    if eligible is not None:
+    if eligible is not None and eligible.size > 0:
         allowed = eligible[k, start : start + count]
         for j in range(count):
             line[j] = line[j] if allowed[j] else -np.inf
 
 
 @njit(nogil=True, cache=True)
+def _copy_all(
+    values: Array, bits: Array, eligible: Array, costs: Array, rate: float, segment: Array, nothing: Array, out: Array,
+    found: Array,
+) -> None:  # fmt: skip
+    for k in range(values.shape[0]):
+        value_range(bits[k], eligible[k] if eligible.size > 0 else eligible[0:0, 0], found)
+        load_line(values, eligible, costs, rate, segment, nothing, nothing, k, 0, out[k])
+
+
 def copy_all(
-    values: Array, bits: Array, eligible: Array | None, costs: Array | None, rate: float, out: Array
-) -> tuple[int, int]:
-    """out = value - rate · cost of everybody, -∞ where ineligible; returns the range of `values` as bit patterns."""
-    columns = values.shape[0]
-    nothing = np.zeros((1, columns))
-    largest = 0
-    magnitude = 0
-    for k in range(columns):
-        largest, magnitude = value_range(bits, eligible, k, 0, bits.shape[1], largest, magnitude)
-        load_line(values, eligible, costs, rate, None, nothing, nothing, k, 0, out[k])
-    return largest, magnitude
+    values: Array, eligible: Array | None, costs: Array | None, rate: float, out: Array
+) -> tuple[float, float]:
+    """out = value - rate · cost of everybody, -∞ where ineligible; returns the largest value and magnitude."""
+    found, nothing = np.zeros(2, np.int64), np.zeros((1, values.shape[0]))
+    _copy_all(
+        values, bits_of(values), or_none(eligible), or_no_costs(costs, values), rate, NO_SEGMENTS, nothing, out, found
+    )
+    return as_float(found[0], wide=values.itemsize == 8), as_float(found[1], wide=values.itemsize == 8)
+
+
+# Kernels take arrays only: one that may be None would be compiled once with it and once without. Where there are no
+# flags, costs or segments, it is given one of these.
+NO_FLAGS = np.empty((0, 1), np.bool_)
+NO_SEGMENTS = np.empty(0, np.int64)
+
+
+def or_none(eligible: Array | None) -> Array:
+    """(depths, customers) Booleans, or an array without rows: everybody may have everything."""
+    return NO_FLAGS if eligible is None else eligible
+
+
+def or_no_costs(costs: Array | None, values: Array) -> Array:
+    """(depths, customers) costs of the type of the values, or an array without rows: nothing costs anything."""
+    return np.empty((0, 1), values.dtype) if costs is None else costs
+
+
+def or_no_segments(segment: Array | None) -> Array:
+    """(customers,) segments, or an empty array: everybody is in the same."""
+    return NO_SEGMENTS if segment is None else segment
 
 
 def bits_of(values: Array) -> Array:

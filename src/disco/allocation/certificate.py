@@ -8,92 +8,66 @@ For any prices, with q = depth price + segment price + budget price · cost, no 
 leaves on the table, term by term: differences of two large sums would drown the gap in rounding. A customer's loss
 below 2⁻⁴⁹ of the values and prices it is a difference of (or below 2⁻⁹⁹⁹) is rounding, and counts as none.
 
-`_audit` is a pure function of one chunk of customers. All its sums carry their own rounding error, so that chunks and
-threads do not show in them.
+`audit` is a pure function of some customers of a table in memory or in chunks. Sums are exact integers
+(`records.exact_sums`) that are rounded once, so that value and bound have the same bits however the table is divided.
 """
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from disco.allocation.cells import or_no_costs, or_no_segments, or_none
 from disco.allocation.limits import UNLIMITED, Limits
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.result import Allocation, Status, relative_gap
-from disco.records.arrays import Array
+from disco.records.arrays import Array, Integers
 from disco.records.chunks import row_chunks, spread
-from disco.records.compiled import njit
+from disco.records.compiled import inner_kernel, njit
 from disco.records.errors import CertificateError, InputError
+from disco.records.exact_sums import EXPONENTS, add_bits, exact_total, rounded
 from disco.records.ports import Engine
 
-ROUNDING = 2.0**-49
-NOTHING = 2.0**-999  # denormal money: two steps of the finest grid there is
+_ROUNDING = 2.0**-49  # relative: a smaller loss is a difference of two roundings
+_NOTHING = 2.0**-999  # denormal money: two steps of the finest grid there is
 _BLOCK = 2048  # customers at a time, so that what is known of them stays in the cache
 _CHUNK = 262_144  # customers per chunk: a pass is memory-bound and takes milliseconds, so few and long chunks
 
 
-class _Total(NamedTuple):
-    """A sum and what rounding took from it."""
+@inner_kernel(cache=True)
+def _net_of(
+    worth: Array, paid: Array, allowed: Array, segment: Array, prices: Array, budget_price: float, budget: float,
+    k: int, line: Array,
+) -> None:  # fmt: skip
+    """line[j] = what depth k is worth to customer j beyond its price; NaN where they cannot have it.
 
-    sum: float
-    lost: float
-
-
-class _Audited(NamedTuple):
-    """What the customers of one chunk add up to."""
-
-    wrong: int  # the first row with an impossible choice; -1: none
-    value: _Total  # of the cells chosen
-    left: _Total  # what customers leave on the table at these prices
-    cost: _Total  # of the cells chosen
-
-
-@njit(inline="always", cache=True)
-def _plus(total: float, low: float, term: float) -> tuple[float, float]:
-    """One more term in a sum that carries its own rounding error (Neumaier)."""
-    more = total + term
-    low += (total - more) + term if abs(total) >= abs(term) else (term - more) + total
-    return more, low
-
-
-@njit(nogil=True, cache=True)
-def net_of(
-    values: Array,
-    eligible: Array | None,
-    costs: Array | None,
-    segment: Array | None,
-    prices: Array,
-    budget_price: float,
-    budget: float,
-    k: int,
-    base: int,
-    line: Array,
-) -> None:
-    """line[j] = what depth k is worth to customer base + j beyond its price; NaN where they cannot have it."""
-    end = base + line.size
-    worth = values[k, base:end]  # slices have no negative places, for which the compiler would look
-    for j in range(line.size):
-        line[j] = np.float64(worth[j]) - (prices[0, k] if segment is None else prices[segment[base + j], k])
-    if costs is not None:  # what costs more than the whole budget nobody can have: costs are not negative
-        paid = costs[k, base:end]
+    worth, paid, allowed, segment: (customers,), the last three empty where there are no costs, flags or segments.
+    """
+    if segment.size == 0:
+        price = prices[0, k]
         for j in range(line.size):
-            price = np.float64(paid[j])
-            line[j] = line[j] - budget_price * price if price <= budget else np.nan
-    if eligible is not None:
-        allowed = eligible[k, base:end]
+            line[j] = np.float64(worth[j]) - price
+    else:
+        for j in range(line.size):
+            line[j] = np.float64(worth[j]) - prices[segment[j], k]
+    if paid.size > 0:  # what costs more than the whole budget nobody can have: costs are not negative
+        for j in range(line.size):
+            cost = np.float64(paid[j])
+            line[j] = line[j] - budget_price * cost if cost <= budget else np.nan
+    if allowed.size > 0:
         for j in range(line.size):
             line[j] = line[j] if allowed[j] else np.nan
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(cache=True)
 def _best_of(line: Array, price: float, best: Array) -> None:
     for j in range(best.size):
         net = np.float64(line[j]) - price
         best[j] = net if net > best[j] else best[j]
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(cache=True)
 def _best_of_four(a: Array, b: Array, c: Array, d: Array, prices: Array, best: Array) -> None:
     """Four depths at once: a quarter of the traffic of `_best_of`."""
     price_a, price_b, price_c, price_d = prices[0], prices[1], prices[2], prices[3]
@@ -108,28 +82,37 @@ def _best_of_four(a: Array, b: Array, c: Array, d: Array, prices: Array, best: A
         best[j] = first if first > best[j] else best[j]
 
 
-@njit(nogil=True, cache=True)
-def _add_lanes(terms: Array, total: Array, low: Array) -> None:
-    """total[j] + low[j] grows by terms[j], exactly: as many sums as there are terms, none waiting for another."""
-    for j in range(terms.size):
-        term = terms[j]
-        before = total[j]
-        after = before + term
-        taken = after - before
-        low[j] += (before - (after - taken)) + (term - taken)
-        total[j] = after
+@inner_kernel(cache=True)
+def _best_nets(
+    values: Array, eligible: Array, costs: Array, segment: Array, prices: Array, budget_price: float, budget: float,
+    base: int, end: int, line: Array, best: Array,
+) -> None:  # fmt: skip
+    """best[j] = the most that any place, or none, is worth to customer base + j beyond its price."""
+    columns = values.shape[0]
+    plain = eligible.size == 0 and costs.size == 0 and segment.size == 0
+    for j in range(best.size):
+        best[j] = 0.0
+    k = 0
+    while plain and k + 4 <= columns:
+        _best_of_four(
+            values[k, base:end], values[k + 1, base:end], values[k + 2, base:end], values[k + 3, base:end],
+            prices[0, k : k + 4], best,
+        )  # fmt: skip
+        k += 4
+    while k < columns:
+        worth = values[k, base:end]  # slices have no negative places, for which the compiler would look
+        if plain:
+            _best_of(worth, prices[0, k], best)
+        else:
+            paid = costs[k, base:end] if costs.size > 0 else costs[0:0, 0]
+            allowed = eligible[k, base:end] if eligible.size > 0 else eligible[0:0, 0]
+            own = segment[base:end] if segment.size > 0 else segment
+            _net_of(worth, paid, allowed, own, prices, budget_price, budget, k, line)
+            _best_of(line, 0.0 * budget_price, best)
+        k += 1
 
 
-@njit(nogil=True, cache=True)
-def _of_lanes(totals: Array, lows: Array) -> tuple[float, float]:
-    total = low = 0.0
-    for j in range(totals.size):
-        total, low = _plus(total, low, totals[j])
-        low += lows[j]
-    return total, low
-
-
-@njit(nogil=True, cache=True)
+@inner_kernel(cache=True)
 def _any_short(best: Array, own: Array) -> bool:
     """Whether somebody has less than their best (or NaN)."""
     short = 0
@@ -141,9 +124,9 @@ def _any_short(best: Array, own: Array) -> bool:
 @njit(nogil=True, cache=True)
 def _audit(
     values: Array,
-    eligible: Array | None,
-    costs: Array | None,
-    segment: Array | None,
+    eligible: Array,
+    costs: Array,
+    segment: Array,
     choice: Array,
     prices: Array,
     budget_price: float,
@@ -151,79 +134,122 @@ def _audit(
     start: int,
     stop: int,
     counts: Array,
-) -> tuple[int, tuple[float, float], tuple[float, float], tuple[float, float]]:
-    """`_Audited` of the customers start to stop; counts (groups, depths) grows by those who have each place."""
-    columns = values.shape[0]
-    plain = eligible is None and costs is None and segment is None
-    dearest = np.abs(prices).max()
-    best, own, line = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
-    worth, paid = np.empty(_BLOCK), np.empty(_BLOCK)
-    value, value_low, cost, cost_low = np.zeros(_BLOCK), np.zeros(_BLOCK), np.zeros(_BLOCK), np.zeros(_BLOCK)
-    dear = np.zeros((counts.shape[0], columns + 1))  # prices, with that of no code before them
-    dear[:, 1:] = prices
-    seen = np.zeros((4, counts.shape[0], columns + 1), np.int64)  # four, because neighbours often choose alike
-    left = left_low = 0.0
+    sums: Array,
+) -> int:
+    """Add the customers start to stop to counts (groups, 1 + depths), no code first, and to the sums of `Audit`.
+
+    eligible, costs, segment: empty where there are none.
+    choice: (stop - start,).
+    sums: (3, 2, EXPONENTS) as `exact_sums.add_bits` fills them.
+    Returns the first row with an impossible choice; -1: none.
+    """
+    groups, columns = prices.shape
+    dearest = 0.0
+    for group in range(groups):
+        for k in range(columns):
+            dearest = max(dearest, abs(prices[group, k]))
+    best, own, line = np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64)
+    worth, left, paid = np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64)
+    seen = np.zeros((4, groups * (columns + 1)), np.int64)  # four, because neighbours often choose alike
     for base in range(start, stop, _BLOCK):
         count = min(_BLOCK, stop - base)
-        end = base + count
-        best[:] = 0.0
-        column = 0
-        if plain:
-            while column + 4 <= columns:
-                _best_of_four(
-                    values[column, base:end], values[column + 1, base:end], values[column + 2, base:end],
-                    values[column + 3, base:end],
-                    prices[0, column : column + 4], best[:count],
-                )  # fmt: skip
-                column += 4
-        for k in range(column, columns):
-            if plain:
-                _best_of(values[k, base:end], prices[0, k], best[:count])
-            else:
-                net_of(values, eligible, costs, segment, prices, budget_price, budget, k, base, line[:count])
-                _best_of(line[:count], 0.0, best[:count])
+        _best_nets(
+            values, eligible, costs, segment, prices, budget_price, budget, base, base + count, line[:count],
+            best[:count],
+        )  # fmt: skip
         for j in range(count):
             i = base + j
-            picked = choice[i]
+            picked = choice[i - start]
             if picked < -1 or picked >= columns:
-                return i, (0.0, 0.0), (0.0, 0.0), (0.0, 0.0)
-            group = 0
-            if segment is not None:
-                group = segment[i]
-            seen[j & 3, group, picked + 1] += 1
+                return i
+            group = segment[i] if segment.size > 0 else 0
+            seen[j & 3, group * (columns + 1) + picked + 1] += 1
             some = max(picked, 0)  # read a cell in any case: whether there is one would be a branch hard to predict
-            cell = np.float64(values[some, i])
+            cell, price = np.float64(values[some, i]), prices[group, some]
             worth[j] = cell if picked >= 0 else 0.0
-            own[j] = worth[j] - dear[group, picked + 1]
-            if costs is not None:
-                price = np.float64(costs[some, i])
-                paid[j] = price if picked >= 0 else 0.0
+            own[j] = cell - price if picked >= 0 else 0.0
+            if costs.size > 0:
+                cost = np.float64(costs[some, i])
+                paid[j] = cost if picked >= 0 else 0.0
                 own[j] = own[j] - budget_price * paid[j] if paid[j] <= budget else np.nan
-            if eligible is not None and picked >= 0 and not eligible[picked, i]:
+            if eligible.size > 0 and picked >= 0 and not eligible[picked, i]:
                 own[j] = np.nan
-        _add_lanes(worth[:count], value, value_low)
-        if costs is not None:
-            _add_lanes(paid[:count], cost, cost_low)
+        add_bits(worth[:count].view(np.int64), sums[0])
+        if costs.size > 0:
+            add_bits(paid[:count].view(np.int64), sums[2])
         if _any_short(best[:count], own[:count]):
+            short = 0
             for j in range(count):
-                if np.isnan(own[j]):
-                    return base + j, (0.0, 0.0), (0.0, 0.0), (0.0, 0.0)
+                if own[j] != own[j]:
+                    return base + j
                 if best[j] > own[j]:
                     size = 0.0
                     for k in range(columns):
                         size = max(size, abs(np.float64(values[k, base + j])))
-                    if best[j] - own[j] > ROUNDING * (size + dearest) + NOTHING:
-                        left, left_low = _plus(left, left_low, best[j] - own[j])
-    counts += seen.sum(axis=0)[:, 1:]
-    return -1, _of_lanes(value, value_low), (left, left_low), _of_lanes(cost, cost_low)
+                    if best[j] - own[j] > _ROUNDING * (size + dearest) + _NOTHING:
+                        left[short] = best[j] - own[j]
+                        short += 1
+            add_bits(left[:short].view(np.int64), sums[1])
+    for lane in range(4):
+        for group in range(groups):
+            for k in range(columns + 1):
+                counts[group, k] += seen[lane, group * (columns + 1) + k]
+    return -1
 
 
-def _sum_of(totals: list[_Total]) -> float:
-    """The sum of all chunks, in their order."""
-    total, low = totals[0]
-    for part in totals[1:]:
-        total, low = _plus(total, low + part.lost, part.sum)
-    return total + low
+class Impossible(NamedTuple):
+    """A choice that is no eligible column, and not none."""
+
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Exact sums of some customers, in units of 2⁻¹⁰⁷⁴."""
+
+    value: int  # of the cells chosen
+    left: int  # what customers leave on the table at these prices
+    cost: int  # of the cells chosen
+    counts: Integers  # (groups, depths) customers at each place
+
+    def __add__(self, other: "Audit") -> "Audit":
+        return Audit(
+            self.value + other.value, self.left + other.left, self.cost + other.cost, self.counts + other.counts
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return self.counts.nbytes + 3 * 8
+
+
+def audit(
+    values: Array,
+    eligible: Array | None,
+    costs: Array | None,
+    segment: Array | None,
+    choice: Array,
+    prices: Array,
+    *,
+    budget_price: float,
+    budget: float,
+    part: slice,
+) -> Audit | Impossible:
+    """What the customers of a part have, cost, and leave on the table at prices (groups, depths).
+
+    values, eligible, costs, segment: of the whole table. choice: of the part.
+    budget: ∞ where there is none.
+    """
+    # one type of choice is one kernel less to compile; what is no column stays none
+    picked = choice if choice.dtype == np.int16 else np.clip(choice, -2, values.shape[0]).astype(np.int16)
+    counts = np.zeros((prices.shape[0], prices.shape[1] + 1), np.int64)
+    sums = np.zeros((3, 2, EXPONENTS), np.int64)
+    wrong = _audit(
+        values, or_none(eligible), or_no_costs(costs, values), or_no_segments(segment), picked, prices, budget_price,
+        budget, part.start, part.stop, counts, sums,
+    )  # fmt: skip
+    if wrong >= 0:
+        return Impossible(wrong)
+    return Audit(exact_total(sums[0]), exact_total(sums[1]), exact_total(sums[2]), counts[:, 1:])
 
 
 def _limit_slack(counts: Array, caps: Array, floors: Array, prices: Array, *, what: str) -> float:
@@ -263,30 +289,21 @@ def certify(
     rate = 0.0 if budget_price is None else budget_price
     most = np.inf if limits.budget is None else limits.budget
 
-    # one type of choice is one kernel less to compile; what is no column stays none
-    picked = choice if choice.dtype == np.int16 else np.clip(choice, -2, problem.columns).astype(np.int16)
-
-    def audited(rows: slice) -> tuple[_Audited, Array]:
-        counts = np.zeros(effective.shape, np.int64)
-        wrong, *totals = _audit(
-            problem.values, problem.eligible, problem.costs, limits.segment, picked, effective, rate, most,
-            rows.start, rows.stop, counts,
+    def audited(rows: slice) -> Audit | Impossible:
+        return audit(
+            problem.values, problem.eligible, problem.costs, limits.segment, choice[rows], effective,
+            budget_price=rate, budget=most, part=rows,
         )  # fmt: skip
-        return _Audited(wrong, *(_Total(*total) for total in totals)), counts
 
-    parts = list(spread(audited, row_chunks(problem.customers, size=_CHUNK), engine=engine))
-    wrong = next((part.wrong for part, _ in parts if part.wrong >= 0), -1)
-    if wrong >= 0:
-        raise CertificateError(
-            f"choice of row {wrong + 1}", found=int(choice[wrong]), expected="an eligible column, or -1"
-        )
-    totals = AuditTotals(
-        _sum_of([part.value for part, _ in parts]),
-        _sum_of([part.left for part, _ in parts]),
-        _sum_of([part.cost for part, _ in parts]) if problem.costs is not None else None,
-        np.sum([counts for _, counts in parts], axis=0),
-    )
-    stated = state(limits, choice, allowed, totals, rate=rate, tolerance=tolerance, depths=problem.depths)
+    totals = Audit(0, 0, 0, np.zeros(effective.shape, np.int64))
+    for part in spread(audited, row_chunks(problem.customers, size=_CHUNK), engine=engine):
+        if isinstance(part, Impossible):
+            raise CertificateError(
+                f"choice of row {part.row + 1}", found=int(choice[part.row]), expected="an eligible column, or -1"
+            )
+        totals += part
+    cost = rounded(totals.cost) if problem.costs is not None else None
+    stated = state(limits, choice, allowed, totals, cost, rate=rate, tolerance=tolerance, depths=problem.depths)
     return replace(stated, seconds=seconds, check_seconds=time.perf_counter() - start)
 
 
@@ -313,27 +330,22 @@ def allowed_prices(limits: Limits, prices: Array, segment_prices: Array | None) 
     return AllowedPrices(at_most_zero, extra)
 
 
-class AuditTotals(NamedTuple):
-    """What all customers together have, pay and leave on the table."""
-
-    value: float
-    left: float
-    cost: float | None  # None: nothing costs anything
-    counts: Array  # (groups, depths) customers at each place
-
-
 def state(
     limits: Limits,
     choice: Array,
     allowed: AllowedPrices,
-    totals: AuditTotals,
+    totals: Audit,
+    cost: float | None,
     *,
     rate: float,
     tolerance: float = 1e-12,
     depths: tuple[float, ...] | None = None,
 ) -> Allocation:
-    """Value, bound and gap from the sums of all customers; CertificateError when a limit is broken."""
-    value, lost, by_group = totals.value, totals.left, totals.counts
+    """Value, bound and gap from the sums of all customers; CertificateError when a limit is broken.
+
+    cost: of all cells chosen; None: nothing costs anything.
+    """
+    value, lost, by_group = rounded(totals.value), rounded(totals.left), totals.counts
     if not np.isfinite(value):  # every cell is finite, or the solve would have refused it
         fix = "Divide all values by the same number: that changes nobody's depth."
         raise InputError("values", found="a sum beyond the largest float", expected="a finite sum", fix=fix)
@@ -342,10 +354,10 @@ def state(
     if limits.segment_caps is not None and limits.segment_floors is not None:
         lost += _limit_slack(by_group, limits.segment_caps, limits.segment_floors, allowed.of_segments, what="segment")
     if limits.budget is not None:
-        cost = totals.cost or 0.0
-        if cost > limits.budget or rate < 0:
-            raise CertificateError("budget", found=cost, expected=f"at most {limits.budget}")
-        lost += rate * (limits.budget - cost)
+        paid = cost or 0.0
+        if paid > limits.budget or rate < 0:
+            raise CertificateError("budget", found=paid, expected=f"at most {limits.budget}")
+        lost += rate * (limits.budget - paid)
     if not np.isfinite(lost) or lost < 0:
         raise CertificateError("bound", found=lost, expected="a finite bound that is not below the value")
     bound = value + lost
@@ -361,6 +373,6 @@ def state(
         segment_prices=allowed.of_segments if limits.segment_caps is not None else None,
         segment_labels=limits.segment_labels,
         budget_price=rate if limits.budget is not None else None,
-        cost=totals.cost,
+        cost=cost,
         depths=depths,
     )

@@ -83,7 +83,7 @@ class Layout:
     labels: tuple[str, ...]  # segments with limits, in the order of the rows of the limits
     id_type: pa.DataType
     narrow: bool  # all values are float32
-    narrow_costs: bool
+    single: bool  # all values and costs are float32: cells are read as that, else as float64
 
     @classmethod
     def of(
@@ -113,6 +113,9 @@ class Layout:
         if segment is not None and segment not in schema.names:
             raise LimitError("segments", found=f"column {segment!r}", expected=f"a column of {where}")
         labels = tuple(str(label) for label in sorted(limits or {}, key=str))
+        narrow, narrow_costs = (
+            all(schema.field(name).type == pa.float32() for name in names) for names in (columns.values(), costs or ())
+        )
         return cls(
             tuple(columns),
             tuple(columns.values()),
@@ -120,8 +123,8 @@ class Layout:
             segment if labels else None,
             labels,
             schema.field(ID).type,
-            all(schema.field(name).type == pa.float32() for name in columns.values()),
-            costs is not None and all(schema.field(name).type == pa.float32() for name in costs),
+            narrow,
+            narrow and narrow_costs,
         )
 
     @property
@@ -131,16 +134,16 @@ class Layout:
     def read(self, chunk: pa.Table) -> ChunkRows:
         """The arrays of a chunk; InputError names the customer with a cell that cannot be used."""
         keys = customer_keys(chunk[ID])
-        values, eligible = self._matrix(chunk, self.values, narrow=self.narrow)
+        values, eligible = self._matrix(chunk, self.values)
         costs = None
         if self.costs is not None:
-            costs, known = self._matrix(chunk, self.costs, narrow=self.narrow_costs)
+            costs, known = self._matrix(chunk, self.costs)
             self._check_costs(chunk, costs, known, eligible)
         group = None if self.segment is None else self._groups(chunk[self.segment])
         return ChunkRows(keys, values, eligible, costs, group)
 
-    def _matrix(self, chunk: pa.Table, names: tuple[str, ...], *, narrow: bool) -> tuple[Floats, Flags | None]:
-        matrix = np.empty((len(names), chunk.num_rows), np.float32 if narrow else np.float64)
+    def _matrix(self, chunk: pa.Table, names: tuple[str, ...]) -> tuple[Floats, Flags | None]:
+        matrix = np.empty((len(names), chunk.num_rows), np.float32 if self.single else np.float64)
         known = None
         for row, name in enumerate(names):
             column = chunk[name]

@@ -12,7 +12,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from disco.allocation.cells import bits_of
 from disco.allocation.chunk_rows import ID, ChunkRows, Layout
 from disco.allocation.screen import Apart, PriceBox, screen
 from disco.allocation.survey import affordable
@@ -60,16 +59,12 @@ class InBox:
 
     def settle(self, rows: ChunkRows) -> Settling:
         rows = self.offered(rows)
-        groups, columns = self.box.centre.shape
-        choice, opened = np.empty(rows.size, np.int16), np.empty(rows.size, np.int64)
-        counts = np.zeros((groups, columns), np.int64)
-        segment = rows.group if groups > 1 else None
-        direct = rows.eligible is None and groups == 1
-        count, _, _ = screen(
-            rows.values, bits_of(rows.values), rows.eligible, None, 0.0, segment, 0, rows.size, direct, self.box,
-            self.margin, choice, counts, opened, self.apart,
-        )  # fmt: skip
-        return Settling(choice, counts, opened[:count])
+        segment = rows.group if self.box.centre.shape[0] > 1 else None
+        everybody = slice(0, rows.size)
+        found = screen(
+            rows.values, rows.eligible, None, 0.0, segment, everybody, self.box, self.margin, self.apart, room=rows.size
+        )
+        return Settling(found.choice, found.counts, found.rows)
 
     def holds(self, prices: Array) -> bool:
         """Whether final prices (groups, depths) are among those for which customers were settled."""
@@ -103,15 +98,12 @@ class OnGrid:
 
     def settle(self, rows: ChunkRows) -> Settling:
         rows = offered(rows, closed=self.closed, budget=self.budget)
-        groups, columns = self.box.value_price.shape
-        choice, opened = np.empty(rows.size, np.int16), np.empty(rows.size, np.int64)
-        counts = np.zeros((groups, columns), np.int64)
-        worth = np.empty((rows.size, columns), np.int64)
-        count = screen_exactly(
-            rows.values, rows.eligible, None, 0.0, rows.group if groups > 1 else None, rows.keys, 0, rows.size,
-            self.scale, self.keep_negative, self.box, choice, counts, opened, worth,
+        segment = rows.group if self.box.value_price.shape[0] > 1 else None
+        found = screen_exactly(
+            rows.values, rows.eligible, None, 0.0, segment, rows.keys, self.scale, self.keep_negative, self.box,
+            room=rows.size,
         )  # fmt: skip
-        return Settling(choice, counts, opened[:count])
+        return Settling(found.choice, found.counts, found.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +189,8 @@ class DecidedChunks:
         none, column = choice < 0, np.maximum(choice, 0)
         value = np.where(none, rows.values.dtype.type(0), rows.values[column, np.arange(rows.size)])
         depth = pa.array(np.asarray(self.layout.depths)[column], mask=none)
-        return pa.table([chunk[ID], depth, pa.array(value)], schema=self.schema)
+        value = pa.array(value).cast(self.layout.value_type)  # exact: it was of that type in the table
+        return pa.table([chunk[ID], depth, value], schema=self.schema)
 
     @property
     def schema(self) -> pa.Schema:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from disco.allocation.cells import or_no_costs, or_no_segments, or_none
 from disco.allocation.grid import grid_scale
 from disco.allocation.limits import Tree
 from disco.allocation.paths import Assignment
@@ -20,24 +21,24 @@ from disco.records.compiled import njit
 
 
 @njit(nogil=True, cache=True)
-def _largest(values: Array, eligible: Array | None) -> float:
+def _largest(values: Array, eligible: Array) -> float:
     """The largest value of an eligible cell, at least 0; what is no number is found by the solve."""
     largest = 0.0
     for k in range(values.shape[0]):
         for i in range(values.shape[1]):
             x = np.float64(values[k, i])
-            if x > largest and (eligible is None or eligible[k, i]):
+            if x > largest and (eligible.size == 0 or eligible[k, i]):
                 largest = x
     return largest
 
 
 @njit(nogil=True, cache=True)
-def first_codes(
+def _first_codes(
     values: Array,
-    eligible: Array | None,
-    costs: Array | None,
+    eligible: Array,
+    costs: Array,
     rate: float,
-    segment: Array | None,
+    segment: Array,
     choice: Array,
     prices: Array,
     closed: Array,
@@ -50,24 +51,35 @@ def first_codes(
     """
     columns, customers = values.shape
     for i in range(customers):
-        g = 0
-        if segment is not None:
-            g = segment[i]
+        g = segment[i] if segment.size > 0 else 0
         own = 0
         a = choice[i]
         if a >= 0:
             x = np.float64(values[a, i])
-            if costs is not None:
+            if costs.size > 0:
                 x -= rate * np.float64(costs[a, i])
             own = np.int64(np.rint(x * scale)) - prices[g, a]
         for k in range(columns):
-            if not closed[g, k] or (eligible is not None and not eligible[k, i]):
+            if not closed[g, k] or (eligible.size > 0 and not eligible[k, i]):
                 continue
             x = np.float64(values[k, i])
-            if costs is not None:
+            if costs.size > 0:
                 x -= rate * np.float64(costs[k, i])
             if x >= 0.0:
                 found[g, k] = max(found[g, k], np.int64(np.rint(x * scale)) - own)
+
+
+def first_codes(
+    values: Array, eligible: Array | None, costs: Array | None, rate: float, segment: Array | None, choice: Array,
+    prices: Array, closed: Array, scale: float,
+) -> Array:  # fmt: skip
+    """(groups, depths) what the first code of each closed place would bring, in grid integers: 0 for the others."""
+    found = np.zeros(closed.shape, np.int64)
+    _first_codes(
+        values, or_none(eligible), or_no_costs(costs, values), rate, or_no_segments(segment),
+        choice.astype(np.int16, copy=False), prices, closed, scale, found,
+    )  # fmt: skip
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +98,7 @@ class Closed:
         places = (tree.high[tree.leaf] == 0) | (tree.high[1 : columns + 1] == 0)
         if problem.limits.has_floors or not places.any():
             return None
-        return cls(problem, tree, places, _largest(problem.values, problem.eligible))
+        return cls(problem, tree, places, _largest(problem.values, or_none(problem.eligible)))
 
     def left(self) -> AllocationProblem:
         """The problem in which nobody is eligible for them."""
@@ -96,7 +108,7 @@ class Closed:
         else:
             offered = ~self.places.T[:, segment]
         eligible = np.array(offered) if problem.eligible is None else offered & problem.eligible
-        return replace(problem, eligible=eligible, least_top=self.largest)
+        return replace(problem, eligible=np.ascontiguousarray(eligible), least_top=self.largest)
 
     def start(self, warm: Array | None) -> Array | None:
         """Prices to begin with, at which the places cost nothing."""
@@ -112,10 +124,10 @@ class Closed:
 
     def priced(self, found: Assignment, *, rate: float) -> Assignment:
         """The solution of `left` with the prices of these places."""
-        problem, first = self.problem, np.zeros(self.places.shape, np.int64)
-        first_codes(
+        problem = self.problem
+        first = first_codes(
             problem.values, problem.eligible, problem.costs if rate != 0.0 else None, rate, problem.limits.segment,
-            found.choice, self.on_grid(found), self.places, self.scale, first,
+            found.choice, self.on_grid(found), self.places, self.scale,
         )  # fmt: skip
         return self.with_first(found, first)
 

@@ -14,25 +14,25 @@ from typing import NamedTuple
 import numpy as np
 
 from disco.records.arrays import Array
-from disco.records.compiled import njit
+from disco.records.compiled import inner_kernel, njit
 from disco.records.identity_kernels import mix
 
 NEVER = -(2**61)  # the grid value of an ineligible cell
 _STRIDE = np.uint64(0x9E3779B97F4A7C15)
 
 
-@njit("int64(uint64, int64)", inline="always", cache=True)
+@njit("int64(uint64, int64)", cache=True)
 def tie_hash(key: np.uint64, column: int) -> int:
     """hash(customer id, depth) in [-2⁴⁹, 0): below "no code", whose hash is 0, so an idle code is not given away."""
     return int(np.int64(mix(key + np.uint64(column + 1) * _STRIDE) >> np.uint64(15)) - np.int64(2**49))
 
 
-@njit(inline="always", cache=True)
+@inner_kernel("boolean(int64, int64, int64, int64)", cache=True)
 def less(a_value: int, a_hash: int, b_value: int, b_hash: int) -> bool:
     return a_value < b_value or (a_value == b_value and a_hash < b_hash)
 
 
-@njit(inline="always", cache=True)
+@inner_kernel(cache=True)
 def move_cost(worth: Array, keys: Array, i: int, a: int, b: int) -> tuple[int, int]:
     """(value, hash) lost when customer i moves from a to b (columns, -1 = none)."""
     value = 0
@@ -56,7 +56,7 @@ class Movers(NamedTuple):
     floor_cost: Array  # (lists, 2)
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(cache=True)
 def refill(row: int, a: int, b: int, member: int, worth: Array, keys: Array, movers: Movers, following: Array) -> None:
     """Collect the cheapest movers a → b among the members of a place, cheapest first."""
     nearest, cost, size, partial, floor_cost = movers
@@ -100,7 +100,7 @@ def refill(row: int, a: int, b: int, member: int, worth: Array, keys: Array, mov
     floor_cost[row, 1] = low_hash
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(cache=True)
 def forget(row: int, i: int, movers: Movers) -> None:
     """Take customer i out of a list."""
     nearest, cost, size = movers.nearest, movers.cost, movers.size
@@ -114,7 +114,7 @@ def forget(row: int, i: int, movers: Movers) -> None:
             return
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(cache=True)
 def remember(row: int, i: int, value: int, tie: int, movers: Movers) -> None:
     """Insert a newcomer, unless their move costs more than the list answers for."""
     nearest, cost, size, partial, floor_cost = movers

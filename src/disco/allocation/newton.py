@@ -9,20 +9,26 @@ of one extreme customer. It is found by selection, and its bar has a lower end o
 exact: the prices and the box around them are a guess that `screen` and `paths` prove or refute.
 """
 
+import math
+
 import numpy as np
 
 from disco.allocation.demand import demand, tie_density, window_of
 from disco.records.arrays import Array
-from disco.records.compiled import njit
+from disco.records.compiled import inner_kernel, njit
 
 _SCARCE = 64.0  # codes in a sample, below which a depth is scarce: its lower end then leaves at most 100 of it open
 _SCARCE_ON_THE_WAY = 8.0  # the same in the small samples that only show the way
+_NESTED = (64, 16, 4)  # every so manieth customer of a sample is in a smaller one, from which Newton begins
+_LEAST_NESTED = 200  # customers in a smaller sample
 
 
 @njit(nogil=True, cache=True)
 def _price_for(sample: Array, k: int, first: Array, second: Array, winner: Array, customers: int) -> float:
     """The price of depth k that so many customers would pay, all other prices as they are: a partial selection."""
-    most = np.full(customers, -np.inf)  # ascending
+    most = np.empty(customers)  # ascending
+    for at in range(customers):
+        most[at] = -np.inf
     for i in range(sample.shape[1]):
         worth = sample[k, i] - (second[i] if winner[i] == k + 1 else first[i])
         if worth > most[0]:
@@ -34,7 +40,7 @@ def _price_for(sample: Array, k: int, first: Array, second: Array, winner: Array
     return float(most[0])
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(cache=True)
 def _hold(sample: Array, high: Array, prices: Array, held: Array, first: Array, second: Array, winner: Array) -> None:
     """Set the prices of held depths to what their few codes are worth: each is the minimum of D along its price."""
     for k in range(prices.size):
@@ -42,7 +48,7 @@ def _hold(sample: Array, high: Array, prices: Array, held: Array, first: Array, 
             prices[k] = max(_price_for(sample, k, first, second, winner, max(int(high[k]), 1)), 0.0)
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(_nrt=True, cache=True)
 def solve_symmetric(matrix: Array, free: Array, right: Array) -> None:
     """right ← matrix⁻¹ right on the free coordinates, 0 elsewhere; columns of right are separate systems."""
     size = matrix.shape[0]
@@ -53,7 +59,8 @@ def solve_symmetric(matrix: Array, free: Array, right: Array) -> None:
     factor = np.zeros((size, size))
     for a in range(size):
         if not free[a]:
-            right[a] = 0.0
+            for system in range(right.shape[1]):
+                right[a, system] = 0.0
             continue
         for b in range(a + 1):
             if not free[b]:
@@ -77,7 +84,7 @@ def solve_symmetric(matrix: Array, free: Array, right: Array) -> None:
                 right[a, system] = total / factor[a, a]
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(cache=True)
 def _gradient(prices: Array, counts: Array, low: Array, high: Array, held: Array, slope: Array, free: Array) -> float:
     """dD/dp and which prices may move; returns the largest imbalance."""
     worst = 0.0
@@ -98,7 +105,7 @@ def _gradient(prices: Array, counts: Array, low: Array, high: Array, held: Array
     return worst
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(cache=True)
 def limits_worth(prices: Array, low: Array, high: Array) -> float:
     total = 0.0
     for k in range(prices.size):
@@ -107,6 +114,29 @@ def limits_worth(prices: Array, low: Array, high: Array) -> float:
         elif prices[k] < 0.0:
             total += prices[k] * low[k]
     return total
+
+
+@inner_kernel(cache=True)
+def _reach(step: Array, windows: Array, density: Array, floorless: bool, k: int) -> float:
+    """The largest scale, at most 1, at which a step leaves price k in sight of where its density was seen."""
+    scale = 1.0
+    size = abs(step[k, 0])
+    window = windows[k]
+    # depths that compete with each other may move far together, but not far from each other
+    far = 64.0 if floorless and density[k, k] > 0.0 else 4.0
+    if size > far * window:
+        scale = far * window / size
+    if not floorless:
+        return scale
+    none = 0.0  # ties with "no code"
+    for other in range(windows.size):
+        none += density[k, other]
+        apart, reach = abs(step[k, 0] - step[other, 0]), 4.0 * max(window, windows[other])
+        if other < k and density[k, other] < 0.0 and apart > reach:
+            scale = min(scale, reach / apart)
+    if none > 1e-9 * density[k, k] and size > 4.0 * window:
+        scale = min(scale, 4.0 * window / size)
+    return scale
 
 
 @njit(nogil=True, cache=True)
@@ -136,99 +166,84 @@ def descend(
     free = np.empty(columns, np.bool_)
     trial = np.empty(columns)
     step = np.empty((columns, 1))
-    best_counts = np.empty(columns)
-    every = np.ones(columns, np.bool_)
+    windows = np.empty(columns)
     # a step moves free prices only; where floors bind, which prices are shown depends on the way, so it stays as it was
-    floorless = low.max() <= 0.0
-    moving = free if floorless else every
-    shown = ~held if floorless else every  # a held depth has no error bar, and nobody near it to be seen
-    some_held = held.any()
-    value = demand(sample, prices, first, second, winner, counts) + limits_worth(prices, low, high)
-    if some_held:
-        _hold(sample, high, prices, held, first, second, winner)
-        value = demand(sample, prices, first, second, winner, counts) + limits_worth(prices, low, high)
-    worst = _gradient(prices, counts, low, high, held, slope, free)
-    used = 1
+    floorless = True
+    some_held = False
+    for k in range(columns):
+        floorless &= low[k] <= 0.0
+        some_held |= held[k]
+        trial[k] = prices[k]
+    shown = np.empty(columns, np.bool_)
+    for k in range(columns):
+        shown[k] = not (floorless and held[k])  # a held depth has no error bar, and nobody near it to be seen
+    value = worst = np.inf
+    used = 0
+    scale = 1.0
+    tries = 0
     while True:
-        window = window_of(first, second, min(max(4.0 * worst, 40.0 * columns), 0.5 * rows))
-        if worst <= tolerance or used >= passes:
-            tie_density(sample, prices, first, second, winner, window, shown, False, density)
-            return worst
-        windows = tie_density(sample, prices, first, second, winner, window, moving, floorless, density)
-        for k in range(columns):
-            step[k, 0] = -slope[k]
-            best_counts[k] = counts[k]
-        solve_symmetric(density, free, step)
-        if not (np.isfinite(step).all() and np.isfinite(window)):  # nobody is near a second choice: no way to go
-            tie_density(sample, prices, first, second, winner, window, shown, False, density)
-            return worst
-        scale = 1.0 if np.abs(step).max() > 0.0 else 0.0
-        for k in range(columns):
-            # depths that compete with each other may move far together, but not far from each other
-            far = 64.0 if floorless and density[k, k] > 0.0 else 4.0
-            if abs(step[k, 0]) > far * windows[k]:
-                scale = min(scale, far * windows[k] / abs(step[k, 0]))
-            for other in range(k if floorless else 0):
-                apart, reach = abs(step[k, 0] - step[other, 0]), 4.0 * max(windows[k], windows[other])
-                if density[k, other] < 0.0 and apart > reach:
-                    scale = min(scale, reach / apart)
-            none = density[k].sum() if floorless else 0.0  # ties with "no code"
-            if none > 1e-9 * density[k, k] and abs(step[k, 0]) > 4.0 * windows[k]:
-                scale = min(scale, 4.0 * windows[k] / abs(step[k, 0]))
-        improved = False
-        for _ in range(5):
+        # the trial is taken where it improves the value or the imbalance; the first one in any case
+        new_value = demand(sample, trial, first, second, winner, counts) + limits_worth(trial, low, high)
+        new_worst = _gradient(trial, counts, low, high, held, slope, free)
+        used += 1
+        stop = False
+        if used == 1 or new_value < value or new_worst < worst:
             for k in range(columns):
-                moved = prices[k] + scale * step[k, 0]
-                crossed = (prices[k] > 0.0 and moved < 0.0) or (prices[k] < 0.0 and moved > 0.0)
-                trial[k] = 0.0 if crossed or (low[k] <= 0.0 and moved < 0.0) else moved
-            new_value = demand(sample, trial, first, second, winner, counts) + limits_worth(trial, low, high)
-            new_worst = _gradient(trial, counts, low, high, held, slope, free)
-            used += 1
-            if new_value < value or new_worst < worst:
-                improved = True
-                break
-            if used >= passes:
-                break
+                prices[k] = trial[k]
+            value = new_value
+            worst = new_worst
+            if some_held:
+                _hold(sample, high, prices, held, first, second, winner)
+                value = demand(sample, prices, first, second, winner, counts) + limits_worth(prices, low, high)
+                worst = _gradient(prices, counts, low, high, held, slope, free)
+            stop = worst <= tolerance or used >= passes
+            tries = 0
+        else:
+            tries += 1
             scale *= 0.3
-        if not improved:
-            demand(sample, prices, first, second, winner, counts)
-            _gradient(prices, counts, low, high, held, slope, free)
-            tie_density(sample, prices, first, second, winner, window, shown, False, density)
+            if tries == 5 or used >= passes:
+                demand(sample, prices, first, second, winner, counts)
+                _gradient(prices, counts, low, high, held, slope, free)
+                stop = True
+        if tries == 0 or stop:
+            window = window_of(first, second, min(max(4.0 * worst, 40.0 * columns), 0.5 * rows))
+        if tries == 0 and not stop:
+            moving = free if floorless else shown
+            tie_density(sample, prices, first, second, winner, window, moving, floorless, density, windows)
+            largest = 0.0
+            for k in range(columns):
+                step[k, 0] = -slope[k]
+            solve_symmetric(density, free, step)
+            for k in range(columns):
+                largest = max(largest, abs(step[k, 0])) if step[k, 0] == step[k, 0] else np.inf
+            stop = not (largest < np.inf and abs(window) < np.inf)  # nobody is near a second choice: no way to go
+            scale = 1.0 if largest > 0.0 else 0.0
+            for k in range(columns):
+                scale = min(scale, _reach(step, windows, density, floorless, k))
+        if stop:
+            tie_density(sample, prices, first, second, winner, window, shown, False, density, windows)
             return worst
-        value = new_value
-        worst = new_worst
-        prices[:] = trial
-        if some_held:
-            _hold(sample, high, prices, held, first, second, winner)
-            value = demand(sample, prices, first, second, winner, counts) + limits_worth(prices, low, high)
-            worst = _gradient(prices, counts, low, high, held, slope, free)
+        for k in range(columns):
+            moved = prices[k] + scale * step[k, 0]
+            crossed = (prices[k] > 0.0 and moved < 0.0) or (prices[k] < 0.0 and moved > 0.0)
+            trial[k] = 0.0 if crossed or (low[k] <= 0.0 and moved < 0.0) else moved
 
 
-@njit(nogil=True, cache=True)
-def _anchor(sample: Array, prices: Array, high: Array, counts: Array, density: Array) -> None:
+def _anchor(sample: Array, prices: Array, counts: Array, density: Array) -> None:
     """Where every customer has a code that has a price, prices are fixed up to a common shift only: make the smallest
     0."""
     columns, rows = sample.shape
-    least = np.inf
-    placed = 0.0
-    for k in range(columns):
-        if prices[k] > 0.0:
-            least = min(least, prices[k])
-            placed += counts[k]
-    if placed < rows:
+    priced = prices > 0.0
+    if not priced.any() or counts[priced].sum() < rows:
         return
-    first = np.empty(rows)
-    second = np.empty(rows)
-    winner = np.empty(rows, np.int64)
-    for k in range(columns):
-        if prices[k] > 0.0:
-            prices[k] -= least
+    first, second, winner = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
+    prices[priced] -= prices[priced].min()
     demand(sample, prices, first, second, winner, counts)
-    window = window_of(first, second, min(max(4.0 * np.sqrt(rows), 40.0 * columns), 0.5 * rows))
-    tie_density(sample, prices, first, second, winner, window, np.ones(columns, np.bool_), False, density)
+    window = window_of(first, second, min(max(4.0 * math.sqrt(rows), 40.0 * columns), 0.5 * rows))
+    every = np.ones(columns, np.bool_)
+    tie_density(sample, prices, first, second, winner, window, every, False, density, np.empty(columns))
 
 
-@njit(nogil=True, cache=True)
 def guess(
     sample: Array, low: Array, high: Array, prices: Array, cold: bool, passes: int, tolerance: float,
     thinning: float, spread: float, width: Array, lowest: Array, error: Array | None = None,
@@ -244,30 +259,26 @@ def guess(
     counts = np.empty(columns)
     density = np.empty((columns, columns))
     if cold:
-        step = 64
-        while step > 1:  # nested subsamples: far away, few customers show the way as well as many
-            if rows // step >= 200:
+        for step in _NESTED:  # far away, few customers show the way as well as many
+            if rows // step >= _LEAST_NESTED:
                 part = 1.0 / step
                 small = np.ascontiguousarray(sample[:, : rows - rows % step : step])
                 few = (low <= 0.0) & (high * part < _SCARCE_ON_THE_WAY)
                 descend(small, low * part, high * part, prices, 20, 1.0 + 0.005 * rows / step, few, counts, density)
-            step //= 4
     # of a table without sampling noise, only a depth that is scarce beside the others: where all are, prices would be
     # those of one selection each
     scarce = (low <= 0.0) & (high < (_SCARCE if thinning > 0.0 else min(_SCARCE, 0.25 * high.max())))
     left = descend(sample, low, high, prices, passes, tolerance, scarce, counts, density)
     if low.max() <= 0.0:
-        _anchor(sample, prices, high, counts, density)
-    shift, opened, covariance = box(density, prices, counts, low, high, float(rows), thinning, spread, scarce, width)
-    if error is not None:
-        error[:] = covariance
+        _anchor(sample, prices, counts, density)
+    covariance = np.empty((columns, columns)) if error is None else error
+    shift, opened = box(density, prices, counts, low, high, float(rows), thinning, spread, scarce, width, covariance)
     lowest[:] = -np.inf
     if scarce.any():
         opened += _lowest(sample, prices, high, scarce, thinning, spread, shift, width, lowest)
     return shift, left, opened
 
 
-@njit(nogil=True, cache=True)
 def _lowest(
     sample: Array, prices: Array, high: Array, scarce: Array, thinning: float, spread: float, shift: float,
     width: Array, lowest: Array,
@@ -280,27 +291,25 @@ def _lowest(
     columns, rows = sample.shape
     first, second, winner = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
     demand(sample, prices, first, second, winner, np.empty(columns))
-    off = shift
-    for k in range(columns):
-        if not scarce[k]:
-            off = max(off, shift + width[k])
+    off = float((shift + width[~scarce]).max(initial=shift))
     opened = 0.0
-    for k in range(columns):
-        if scarce[k]:
-            half = 0.5 * spread
-            wanted = (half + np.sqrt(half * half + high[k])) ** 2 if thinning > 0.0 else high[k]
-            customers = min(int(wanted) + 4 + int(spread), rows)
-            lowest[k] = max(_price_for(sample, k, first, second, winner, customers) - off, -shift)
-            opened += customers
+    for k in np.flatnonzero(scarce).tolist():
+        half = 0.5 * spread
+        wanted = (half + math.sqrt(half * half + high[k])) ** 2 if thinning > 0.0 else high[k]
+        customers = min(int(wanted) + 4 + int(spread), rows)
+        lowest[k] = max(_price_for(sample, k, first, second, winner, customers) - off, -shift)
+        opened += customers
     return opened
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(_nrt=True, cache=True)
 def _pin_apart(density: Array, prices: Array, free: Array) -> None:
     """Hold the worthless one of free depths that compete with each other alone: together they have codes for exactly
     those who want any of them, so that their prices are fixed up to a common shift only."""
     columns = prices.size
-    left = free.copy()
+    left = np.empty(columns, np.bool_)
+    for k in range(columns):
+        left[k] = free[k]
     members = np.empty(columns, np.int64)
     for start in range(columns):
         if not left[start]:
@@ -334,29 +343,34 @@ def _pin_apart(density: Array, prices: Array, free: Array) -> None:
 @njit(nogil=True, cache=True)
 def box(
     density: Array, prices: Array, counts: Array, low: Array, high: Array, rows: float, thinning: float,
-    spread: float, scarce: Array, width: Array,
-) -> tuple[float, float, Array]:  # fmt: skip
-    """Half-widths of `spread` standard errors around each price; returns that of the common shift, how many stay open,
-    and the covariance of the prices.
+    spread: float, scarce: Array, width: Array, error: Array,
+) -> tuple[float, float]:  # fmt: skip
+    """Half-widths of `spread` standard errors around each price; returns that of the common shift and how many stay
+    open.
 
     scarce: (depths,) Booleans; the others are taken as if those were at their prices.
+    error: (depths, depths), filled with the covariance of the prices.
     """
     columns = prices.size
-    noise = np.zeros((columns, columns))
+    noise = np.empty((columns, columns))
     free = np.empty(columns, np.bool_)
-    pinned = high.sum() < rows * (1.0 - 1e-9)  # otherwise one depth is worth nothing at the margin: hold it at 0
+    codes = 0.0
+    for k in range(columns):
+        codes += high[k]
+    pinned = codes < rows * (1.0 - 1e-9)  # otherwise one depth is worth nothing at the margin: hold it at 0
     for k in range(columns):
         share = counts[k] / rows
-        noise[k, k] += thinning * rows * share
         for other in range(columns):
-            noise[k, other] -= thinning * rows * share * counts[other] / rows
+            noise[k, other] = -thinning * rows * share * counts[other] / rows
         off = 0.0
         if prices[k] > 0.0:
             off = abs(high[k] - counts[k])
         elif prices[k] < 0.0:
             off = abs(low[k] - counts[k])
-        noise[k, k] += off * off + 1.0
-        slack = min(high[k] - counts[k], counts[k] - low[k] if low[k] > 0.0 else np.inf)
+        noise[k, k] += thinning * rows * share + off * off + 1.0
+        slack = high[k] - counts[k]
+        if low[k] > 0.0:
+            slack = min(slack, counts[k] - low[k])
         free[k] = prices[k] != 0.0 or slack <= spread * np.sqrt(noise[k, k])
         if not pinned and prices[k] == 0.0:
             free[k] = False
@@ -365,32 +379,41 @@ def box(
             free[k] = False
     _pin_apart(density, prices, free)
     solve_symmetric(density, free, noise)
-    error = noise.T.copy()
+    for k in range(columns):
+        for other in range(columns):
+            error[k, other] = noise[other, k]
     solve_symmetric(density, free, error)
     # as if prices were independent (no common shift), or with the shift taken out: whichever opens fewer customers
     apart = np.empty(columns)
-    common = max(error.sum() / columns**2, 0.0)
+    total = 0.0
+    for k in range(columns):
+        apart[k] = 0.0
+        for other in range(columns):
+            apart[k] += error[k, other]
+        total += apart[k]
+    common = max(total / columns**2, 0.0)
     shift = spread * np.sqrt(common)
     for k in range(columns):
         width[k] = spread * np.sqrt(max(error[k, k], 0.0))
-        apart[k] = spread * np.sqrt(max(error[k, k] - 2.0 * error[k].sum() / columns + common, 0.0))
+        apart[k] = spread * np.sqrt(max(error[k, k] - 2.0 * apart[k] / columns + common, 0.0))
     plain = 0.0
     shifted = 0.0
     for k in range(columns):
         if scarce[k]:
             continue
-        none = max(density[k].sum(), 0.0)
-        plain += 2.0 * none * width[k]
-        shifted += 2.0 * none * (apart[k] + shift)
-        for other in range(k):
-            if scarce[other]:
-                continue
-            plain -= 2.0 * density[k, other] * (width[k] + width[other])
-            shifted -= 2.0 * density[k, other] * (apart[k] + apart[other])
-    if shifted < plain:
-        width[:] = apart
-        return shift, shifted, error
-    return 0.0, plain, error
+        none = 0.0
+        for other in range(columns):
+            none += density[k, other]
+            if other < k and not scarce[other]:
+                plain -= 2.0 * density[k, other] * (width[k] + width[other])
+                shifted -= 2.0 * density[k, other] * (apart[k] + apart[other])
+        plain += 2.0 * max(none, 0.0) * width[k]
+        shifted += 2.0 * max(none, 0.0) * (apart[k] + shift)
+    if not shifted < plain:
+        return 0.0, plain
+    for k in range(columns):
+        width[k] = apart[k]
+    return shift, shifted
 
 
 def tied(sample: Array) -> bool:

@@ -11,11 +11,21 @@ from typing import NamedTuple
 import numpy as np
 
 from disco.allocation.bids import BLOCK, compete, compete_four
-from disco.allocation.cells import as_float, bits_of, copy_all, gather, load_line, value_range
+from disco.allocation.cells import (
+    as_float,
+    bits_of,
+    copy_all,
+    gather,
+    load_line,
+    or_no_costs,
+    or_no_segments,
+    or_none,
+    value_range,
+)
 from disco.allocation.problem import AllocationProblem
 from disco.records.arrays import Array
 from disco.records.chunks import row_chunks, spread
-from disco.records.compiled import njit
+from disco.records.compiled import inner_kernel, njit
 from disco.records.ports import Engine
 
 
@@ -55,32 +65,32 @@ class Apart(NamedTuple):
         return bool((every[:, None] - every <= self.most + margin).all())
 
 
-@njit(nogil=True, cache=True)
+@inner_kernel(cache=True)
 def _left_apart(
-    values: Array, eligible: Array | None, costs: Array | None, rate: float, base: int, reach: Array, winner: Array,
-    near: Array, found: int,
+    values: Array, eligible: Array, costs: Array, rate: float, base: int, reach: Array, winner: Array,
+    near: Array,
 ) -> int:  # fmt: skip
-    """Keep of the first `found` customers base + near[at] those whose winner may lose; returns how many they are.
+    """Move to the front of near those of its customers base + near[at] whose winner may lose; how many they are.
 
     reach: (1 + depths, 1 + depths) by how much place a must be worth more than place b, with "no code" first.
     Without branches, which nothing could predict.
     """
     left = 0
-    for at in range(found):
+    for at in range(near.size):
         j = near[at]
         place = winner[j]
         own = 0.0
         if place > 0:
             own = np.float64(values[place - 1, base + j])
-            if costs is not None:
+            if costs.size > 0:
                 own -= rate * np.float64(costs[place - 1, base + j])
         wins = own > reach[place, 0]
         for k in range(values.shape[0]):
             x = np.float64(values[k, base + j])
-            if costs is not None:
+            if costs.size > 0:
                 x -= rate * np.float64(costs[k, base + j])
             beaten = own - x > reach[place, k + 1]
-            if eligible is not None:
+            if eligible.size > 0:
                 beaten |= not eligible[k, base + j]
             wins &= beaten
         near[left] = j
@@ -88,58 +98,70 @@ def _left_apart(
     return left
 
 
+@inner_kernel(cache=True)
+def _reaches(box: PriceBox, margin: float, reach: Array) -> float:
+    """Fill by how much a place must win (groups · (1 + depths),), "no code" first; returns the largest lower price."""
+    groups, columns = box.centre.shape
+    dearest = 0.0
+    for group in range(groups):
+        reach[group * (columns + 1)] = 2.0 * box.none_width + margin
+        for k in range(columns):
+            reach[group * (columns + 1) + k + 1] = 2.0 * box.width[group, k] + margin
+            dearest = max(dearest, abs(box.centre[group, k] - box.width[group, k]))
+    return dearest
+
+
 @njit(nogil=True, cache=True)
-def screen(
+def _screen(
     values: Array,
     bits: Array,
-    eligible: Array | None,
-    costs: Array | None,
+    eligible: Array,
+    costs: Array,
     rate: float,
-    segment: Array | None,
+    segment: Array,
     start: int,
     stop: int,
-    direct: bool,
     box: PriceBox,
     margin: float,
+    apart: Array,
     choice: Array,
     counts: Array,
     rows: Array,
-    apart: Apart | None = None,
-) -> tuple[int, int, int]:
+    found: Array,
+) -> int:
     """Fill choice (stop - start,), add settled customers to counts (groups, depths), and list the open ones in rows.
 
-    bits: `values` seen as integers. direct: nothing but depth-major `values`.
-    apart: what else is known of the prices, for whom the box leaves open; without segments.
-    Returns how many are open (beyond the room in rows: counted, not listed) and the bit patterns of the largest value
-    and magnitude.
+    bits: `values` seen as integers. eligible, costs, segment: empty where there are none.
+    apart: what else is known of the prices, for whom the box leaves open; without segments. Or empty.
+    found: (2,), raised to the bit patterns of the largest value and magnitude.
+    Returns how many are open (beyond the room in rows: counted, not listed).
     """
-    columns = values.shape[0]
+    columns: int = values.shape[0]
     centre, width, none_width = box.centre, box.width, box.none_width
+    groups, places = centre.shape[0], columns + 1
     room = rows.size
+    direct = eligible.size == 0 and costs.size == 0 and segment.size == 0
     # single-precision values compete in single precision, twice as fast; its rounding then counts as doubt
     first = np.empty(BLOCK, values.dtype)
     second = np.empty(BLOCK, values.dtype)
     winner = np.empty(BLOCK, bits.dtype)
     lines = np.empty((4, BLOCK), values.dtype)
-    shifts = np.empty(columns, values.dtype)
-    shifts[:] = centre[0] - width[0]
+    shifts = np.empty(columns + 4, values.dtype)
+    for k in range(columns):
+        shifts[k] = centre[0, k] - width[0, k]
+    for k in range(columns, columns + 4):
+        shifts[k] = 0.0  # of a line from which the price is taken already
     doubt = 0.0 if values.itemsize == 8 else 2.0**-21
-    dearest = np.abs(centre - width).max()
-    nought = np.zeros(4, values.dtype)
-    groups = centre.shape[0]
-    reach = np.empty((groups, columns + 1))
-    reach[:, 0] = 2.0 * none_width + margin
-    reach[:, 1:] = 2.0 * width + margin
-    won = np.zeros((4, groups, columns + 1), np.int64)  # four, because neighbours often choose alike
+    reach = np.empty(groups * places, np.float64)
+    dearest = _reaches(box, margin, reach)
+    won = np.zeros((4, groups * places), np.int64)  # four, because neighbours often choose alike
+    of_group = np.zeros(BLOCK, np.int64)  # where the places of each customer's segment begin in these two
     near = np.empty(BLOCK + 1, np.int64)
-    beyond = np.zeros((columns + 1, columns + 1))
-    if apart is not None:
-        beyond[:] = apart.most + margin
-        for place in range(columns + 1):
-            beyond[place, place] = -np.inf  # nobody competes with themselves
+    beyond = np.empty(apart.shape, np.float64)
+    for a in range(apart.shape[0]):
+        for b in range(apart.shape[0]):
+            beyond[a, b] = apart[a, b] + margin if a != b else -np.inf  # nobody competes with themselves
     opened = 0
-    largest = 0
-    magnitude = 0
     for base in range(start, stop, BLOCK):
         count = min(BLOCK, stop - base)
         end = base + count
@@ -147,58 +169,88 @@ def screen(
             first[j] = none_width
             second[j] = -np.inf
             winner[j] = 0
-        taken = 0
-        while taken + 4 <= columns:
-            k = taken
-            if direct:
+        if segment.size > 0:
+            for j in range(count):
+                of_group[j] = segment[base + j] * places
+        for k in range(0, columns, 4):
+            together = min(columns - k, 4)
+            if not direct:
+                for ahead in range(together):
+                    line = lines[ahead, :count]
+                    load_line(values, eligible, costs, rate, segment, centre, width, k + ahead, base, line)
+            if together == 4 and direct:
                 compete_four(
                     values[k, base:end], values[k + 1, base:end], values[k + 2, base:end], values[k + 3, base:end],
                     shifts[k : k + 4], k + 1, first, second, winner,
                 )  # fmt: skip
-            else:
-                for at in range(4):
-                    load_line(
-                        values, eligible, costs, rate, segment, centre, width, k + at, base, lines[at, :count]
-                    )  # fmt: skip
+            elif together == 4:
                 compete_four(
                     lines[0, :count], lines[1, :count], lines[2, :count], lines[3, :count],
-                    nought, k + 1, first, second, winner,
+                    shifts[columns:], k + 1, first, second, winner,
                 )  # fmt: skip
-            taken += 4
-        for k in range(taken, columns):
-            if direct:
-                compete(values[k, base:end], shifts[k], k + 1, first, second, winner)
             else:
-                load_line(values, eligible, costs, rate, segment, centre, width, k, base, lines[0, :count])
-                compete(lines[0, :count], nought[0], k + 1, first, second, winner)
+                for ahead in range(together):
+                    bids = values[k + ahead, base:end] if direct else lines[ahead, :count]
+                    shift = shifts[k + ahead if direct else columns]
+                    compete(bids, shift, k + ahead + 1, first, second, winner)
         for k in range(columns):
-            largest, magnitude = value_range(bits, eligible, k, base, end, largest, magnitude)
+            value_range(bits[k, base:end], eligible[k, base:end] if eligible.size > 0 else eligible[0:0, 0], found)
         # short loops: each alone runs several times as fast as all in one
         for j in range(count):
             choice[base - start + j] = winner[j] - 1
         for j in range(count):
-            won[j & 3, 0 if segment is None else segment[base + j], winner[j]] += 1
-        found = 0  # the open ones are written down without a branch, which nothing could predict
+            won[j & 3, of_group[j] + winner[j]] += 1
+        left = 0  # the open ones are written down without a branch, which nothing could predict
         for j in range(count):
             best = np.float64(first[j])
-            group = 0
-            if segment is not None:
-                group = segment[base + j]
-            near[found] = j
-            found += 1 if best - second[j] <= reach[group, winner[j]] + doubt * (abs(best) + dearest) else 0
-        if apart is not None:
-            found = _left_apart(values, eligible, costs, rate, base, beyond, winner, near, found)
-        for at in range(found):
+            near[left] = j
+            left += 1 if best - second[j] <= reach[of_group[j] + winner[j]] + doubt * (abs(best) + dearest) else 0
+        still = left
+        if apart.size > 0:
+            still = _left_apart(values, eligible, costs, rate, base, beyond, winner, near[:left])
+        for at in range(still):
             j = near[at]
-            won[0, 0 if segment is None else segment[base + j], winner[j]] -= 1
+            won[0, of_group[j] + winner[j]] -= 1
             if opened + at < room:
                 rows[opened + at] = base + j
-        opened += found
+        opened += still
     for lane in range(4):
         for group in range(groups):
             for k in range(columns):
-                counts[group, k] += won[lane, group, k + 1]
-    return opened, largest, magnitude
+                counts[group, k] += won[lane, group * places + k + 1]
+    return opened
+
+
+_NOT_APART = np.empty((0, 0))
+
+
+class _Part(NamedTuple):
+    """What a pass finds in some customers; arrays as in `Screened`."""
+
+    opened: int
+    largest: float  # value of an eligible cell, at least 0; NaN or ∞ where a cell is
+    magnitude: float
+    choice: Array
+    counts: Array
+    rows: Array
+
+
+def screen(
+    values: Array, eligible: Array | None, costs: Array | None, rate: float, segment: Array | None, part: slice,
+    box: PriceBox, margin: float, apart: Apart | None, *, room: int,
+) -> _Part:  # fmt: skip
+    """Settle the customers of a part whose place is the same at all prices of a box; list at most `room` others.
+
+    A pure function of the part, for chunks of a table in memory and for chunks that an engine holds.
+    """
+    choice, rows = np.empty(part.stop - part.start, np.int16), np.empty(room, np.int64)
+    counts, found = np.zeros(box.centre.shape, np.int64), np.zeros(2, np.int64)
+    opened = _screen(
+        values, bits_of(values), or_none(eligible), or_no_costs(costs, values), rate, or_no_segments(segment),
+        part.start, part.stop, box, margin, _NOT_APART if apart is None else apart.most, choice, counts, rows, found,
+    )  # fmt: skip
+    largest, magnitude = (as_float(pattern, wide=values.itemsize == 8) for pattern in found.tolist())
+    return _Part(opened, largest, magnitude, choice, counts, rows[: min(opened, room)])
 
 
 _CHUNK = 262_144  # customers per chunk: a pass is memory-bound and takes milliseconds, so fewer and longer chunks
@@ -217,17 +269,6 @@ class Screened:
     opened: int  # how many are open; more than `rows` has: too many to keep
     largest: float  # the largest value; with floors, the largest magnitude
     margin: float  # by how much a settled customer's place wins, at least
-
-
-class _Part(NamedTuple):
-    """What the pass found in one chunk: how many are open, two bit patterns of values, and arrays as in `Screened`."""
-
-    opened: int
-    largest: int
-    magnitude: int
-    choice: Array
-    counts: Array
-    rows: Array
 
 
 def run_screen(
@@ -249,37 +290,24 @@ def run_screen(
     room_share: room for this share of the customers to stay open; where that is too little, the pass is repeated once.
     checked: an earlier pass has seen these values, in which -∞ now stands for ineligible.
     """
-    centre, width, none_width = box.centre, box.width, box.none_width
     values = problem.values
     columns, customers = values.shape
-    wide = values.dtype.itemsize == 8
-    bits = bits_of(values)
-    groups = centre.shape[0]
     costs = problem.costs if rate != 0.0 else None
-    direct = bool(values.flags.c_contiguous and problem.eligible is None and costs is None and groups == 1)
-    margin = max(least_margin, 1e-12 * float(np.abs(centre - width).max() + none_width))
-    segment = problem.limits.segment
+    margin = max(least_margin, 1e-12 * float(np.abs(box.centre - box.width).max() + box.none_width))
+    segment = problem.limits.segment if box.centre.shape[0] > 1 else None
 
     def screened(chunk: slice) -> _Part:
-        size = chunk.stop - chunk.start
-        room = int(size * share) + 256
-        choice = np.empty(size, np.int16)
-        counts = np.zeros((groups, columns), np.int64)
-        rows = np.empty(room, np.int64)
-        opened, top, largest_size = screen(
-            values, bits, problem.eligible, costs, rate, segment, chunk.start, chunk.stop, direct, box, margin,
-            choice, counts, rows, apart,
-        )  # fmt: skip
-        return _Part(opened, top, largest_size, choice, counts, rows[: min(opened, room)])
+        room = int((chunk.stop - chunk.start) * share) + 256
+        return screen(values, problem.eligible, costs, rate, segment, chunk, box, margin, apart, room=room)
 
     share = room_share
     for _ in range(3):
         parts = list(spread(screened, row_chunks(customers, size=chunk or _CHUNK), engine=engine))
         opened = sum(part.opened for part in parts)
-        largest = as_float(max(part.largest for part in parts), wide=wide)
-        magnitude = as_float(max(part.magnitude for part in parts), wide=wide)
         top = 0.0
         if not checked:
+            magnitude = float(np.max([part.magnitude for part in parts]))  # NaN where one is
+            largest = max(part.largest for part in parts)
             problem.refuse_unless_finite(magnitude)
             top = problem.grid_top(largest, magnitude, rate)
         needed = 1e-12 * top
@@ -322,9 +350,7 @@ def keep_everybody(
     numbers = here if rows is None or not rows.size else rows
     by_depth = np.empty(problem.values.shape)
     costs = problem.costs if rate != 0.0 else None
-    patterns = copy_all(problem.values, bits_of(problem.values), problem.eligible, costs, rate, by_depth)
-    wide = problem.values.dtype.itemsize == 8
-    largest, magnitude = as_float(patterns[0], wide=wide), as_float(patterns[1], wide=wide)
+    largest, magnitude = copy_all(problem.values, problem.eligible, costs, rate, by_depth)
     counts = np.zeros((1, problem.columns), np.int64)
     if grid is not None:
         return Screened(here, counts, numbers, by_depth, here.size, grid.largest, grid.margin)

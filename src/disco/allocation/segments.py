@@ -179,12 +179,15 @@ class _Sample:
         """
         columns = prices.shape[1]
         density, widest = np.zeros((len(self.parts), columns, columns)), 0.0
+        windows = np.empty(columns)
         for group, (part, (first, second, winner)) in enumerate(zip(self.parts, self.state, strict=True)):
             rows = part.shape[1]
             if rows == 0:
                 continue
             window = window_of(first, second, min(max(4.0 * worst, 40.0 * columns), 0.5 * rows))
-            tie_density(part, prices[group], first, second, winner, window, moving[group], False, density[group])
+            tie_density(
+                part, prices[group], first, second, winner, window, moving[group], False, density[group], windows
+            )
             if math.isfinite(window):
                 widest = max(widest, window)
         return density, widest

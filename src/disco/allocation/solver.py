@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.cells import bits_of, sample_rows, take
+from disco.allocation.cells import sample_rows, take
 from disco.allocation.closed import Closed
 from disco.allocation.grid import grid_scale, to_grid
 from disco.allocation.limits import Limits, Tree, tree_of
@@ -236,13 +236,7 @@ def apart_of_guess(prices: Array, width: Array, lowest: Array, shift: float, err
 
 def _left_open(sample: Array, box: PriceBox, apart: Apart, margin: float) -> int:
     """How many customers of a sample a pass would leave open."""
-    size, columns = sample.shape[1], sample.shape[0]
-    nothing, counts = np.empty(0, np.int64), np.zeros((1, columns), np.int64)
-    choice = np.empty(size, np.int16)
-    opened, _, _ = screen(
-        sample, bits_of(sample), None, None, 0.0, None, 0, size, True, box, margin, choice, counts, nothing, apart
-    )
-    return int(opened)
+    return screen(sample, None, None, 0.0, None, slice(0, sample.shape[1]), box, margin, apart, room=0).opened
 
 
 def sample_prices(sample: Array, low: Array, high: Array) -> Array:

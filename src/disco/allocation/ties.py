@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.cells import sample_rows, take
+from disco.allocation.cells import or_no_costs, or_no_segments, or_none, sample_rows, take
 from disco.allocation.grid import NEVER, grid_scale, tie_hash
 from disco.allocation.limits import Tree
 from disco.allocation.paths import Assignment, Settled, settle_from
@@ -30,15 +30,13 @@ class GridBox(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def screen_exactly(
+def _screen_exactly(
     values: Array,
-    eligible: Array | None,
-    costs: Array | None,
+    eligible: Array,
+    costs: Array,
     rate: float,
-    segment: Array | None,
+    segment: Array,
     keys: Array,
-    start: int,
-    stop: int,
     scale: float,
     keep_negative: bool,
     box: GridBox,
@@ -47,26 +45,25 @@ def screen_exactly(
     rows: Array,
     kept: Array,
 ) -> int:
-    """Fill choice[start:stop], add settled customers to counts (groups, depths), copy the open ones as grid integers.
+    """Fill choice, add settled customers to counts (groups, depths), copy the open ones as grid integers.
 
+    eligible, costs, segment: empty where there are none.
     Returns how many are open, copied or not.
     """
     value_price, hash_price, value_width, hash_width = box
     columns = values.shape[0]
     worth = np.empty(columns, np.int64)
     opened = 0
-    for i in range(start, stop):
-        group = 0
-        if segment is not None:
-            group = segment[i]
+    for i in range(values.shape[1]):
+        group = segment[i] if segment.size > 0 else 0
         best = -1
         best_value = 0
         best_hash = 0
         for k in range(columns):
             x = np.float64(values[k, i])
-            if costs is not None:
+            if costs.size > 0:
                 x -= rate * np.float64(costs[k, i])
-            if (eligible is not None and not eligible[k, i]) or (x < 0.0 and not keep_negative):
+            if (eligible.size > 0 and not eligible[k, i]) or (x < 0.0 and not keep_negative):
                 worth[k] = NEVER
                 continue
             worth[k] = np.int64(np.rint(x * scale))
@@ -110,6 +107,31 @@ def screen_exactly(
         elif best >= 0:
             counts[group, best] += 1
     return opened
+
+
+def screen_exactly(
+    values: Array, eligible: Array | None, costs: Array | None, rate: float, segment: Array | None, keys: Array,
+    scale: float, keep_negative: bool, box: GridBox, *, room: int,
+) -> "ExactPass":  # fmt: skip
+    """A pass over customers: settled are those whose place is the same at all prices of a box. A pure function."""
+    columns, customers = values.shape
+    choice, counts = np.empty(customers, np.int16), np.zeros(box.value_price.shape, np.int64)
+    rows, kept = np.empty(room, np.int64), np.empty((room, columns), np.int64)
+    opened = _screen_exactly(
+        values, or_none(eligible), or_no_costs(costs, values), rate, or_no_segments(segment), keys, scale,
+        keep_negative, box, choice, counts, rows, kept,
+    )  # fmt: skip
+    listed = opened if opened <= room else 0
+    return ExactPass(kept[:listed], rows[:listed], choice, counts)
+
+
+class ExactPass(NamedTuple):
+    """What a pass in integers leaves behind."""
+
+    worth: Array  # (open, depths) grid integers of the open customers; none of them where there was no room for all
+    rows: Array  # (open,) their row numbers
+    choice: Array  # (customers,)
+    counts: Array  # (groups, depths) settled customers
 
 
 def solve_exactly(
@@ -160,10 +182,10 @@ def _on_sample(
     low, high = tree.scaled(rows.size / problem.customers)
     limits = problem.limits
     part = AllocationProblem(
-        problem.values[:, rows],
+        problem.values.take(rows, axis=1),
         limits,
-        None if problem.eligible is None else problem.eligible[:, rows],
-        None if problem.costs is None else problem.costs[:, rows],
+        None if problem.eligible is None else problem.eligible.take(rows, axis=1),
+        None if problem.costs is None else problem.costs.take(rows, axis=1),
     )
     worth, taken, _, _ = _pass(part, tree, keys[rows], rate, scale, None)
     rows = rows[taken]
@@ -171,36 +193,20 @@ def _on_sample(
     return settle_from(worth, keys[rows], group, tree, low, high, scale, warm, start) or start
 
 
-class _Pass(NamedTuple):
-    """What a pass in integers leaves behind."""
-
-    worth: Array  # (open, depths) grid integers of the open customers
-    rows: Array  # (open,) their row numbers
-    choice: Array  # (customers,)
-    counts: Array  # (groups, depths) settled customers
-
-
-def _pass(problem: AllocationProblem, tree: Tree, keys: Array, rate: float, scale: float, box: GridBox | None) -> _Pass:
+def _pass(
+    problem: AllocationProblem, tree: Tree, keys: Array, rate: float, scale: float, box: GridBox | None
+) -> ExactPass:
     """One pass over everybody; without a box whoever is eligible stays open."""
-    groups, columns = tree.leaf.shape
-    customers = problem.customers
-    room = customers if box is None else customers // 3 + 1024
-    segment = None if box is None or groups == 1 else problem.limits.segment
+    segment = None if box is None or tree.leaf.shape[0] == 1 else problem.limits.segment
+    room = problem.customers if box is None else problem.customers // 3 + 1024
     if box is None:
-        everything = np.full((groups, columns), 2**60)
+        everything = np.full(tree.leaf.shape, 2**60)
         nothing = np.zeros_like(everything)
         box = GridBox(nothing, nothing, everything, nothing)
-    choice = np.empty(customers, np.int16)
-    counts = np.zeros((groups, columns), np.int64)
-    rows = np.empty(room, np.int64)
-    kept = np.empty((room, columns), np.int64)
-    opened = screen_exactly(
-        problem.values, problem.eligible, problem.costs if rate != 0.0 else None, rate,
-        segment, keys, 0, customers, scale, problem.limits.has_floors, box, choice, counts, rows, kept,
+    return screen_exactly(
+        problem.values, problem.eligible, problem.costs if rate != 0.0 else None, rate, segment, keys, scale,
+        problem.limits.has_floors, box, room=room,
     )  # fmt: skip
-    if opened > room:
-        return _Pass(kept[:0], rows[:0], choice, counts)
-    return _Pass(kept[:opened], rows[:opened], choice, counts)
 
 
 def hash_widths(sampled: Array, spread: float) -> Array:

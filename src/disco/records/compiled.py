@@ -37,6 +37,10 @@ def without_compiler() -> Iterator[None]:
         _interpreting.reset(before)
 
 
+#: Without a second entry point for C, which nobody calls: it would be compiled for every kernel.
+_LEAN = {"no_cfunc_wrapper": True, "_nrt": True}
+
+
 class Kernel(Generic[Parameters, Returned]):
     """A function that is compiled when it is first called."""
 
@@ -62,9 +66,8 @@ class Kernel(Generic[Parameters, Returned]):
             if self._compiled is None:
                 import numba
 
-                decorate = numba.njit(**self._options)
-                if self._signature is not None:
-                    decorate = numba.njit(self._signature, **self._options)
+                options = {**_LEAN, **self._options}
+                decorate = numba.njit(**options) if self._signature is None else numba.njit(self._signature, **options)
                 self._compiled = decorate(_with_compiled_names(self.__wrapped__))
             return self._compiled
 
@@ -89,6 +92,14 @@ def njit(
     3.5
     """
     return lambda function: Kernel(function, signature, options)
+
+
+def inner_kernel(
+    signature: str | None = None, **options: Any
+) -> Callable[[Callable[Parameters, Returned]], Kernel[Parameters, Returned]]:
+    """`njit` for what only other kernels call: without an entry point for Python, which takes as long to compile as
+    the function itself where it is short."""
+    return njit(signature, **{"no_cpython_wrapper": True, "_nrt": False, **options})
 
 
 def _with_compiled_names(function: Any) -> Any:

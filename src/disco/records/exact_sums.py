@@ -11,23 +11,32 @@ from disco.records.compiled import njit
 
 _UNIT = 1074  # 2⁻¹⁰⁷⁴
 _LOW = 26  # bits of a mantissa that are summed apart from the others, so that 2³⁶ terms fit into 63 bits
+EXPONENTS = 2048  # of float64; the last is that of what is no finite number
 
 
 @njit(nogil=True, cache=True)
-def _by_exponent(bits: Array, high: Array, low: Array) -> None:
-    """Add the mantissas to the sums of their exponents, in two parts, with their signs."""
+def add_bits(bits: Array, sums: Array) -> None:
+    """Add the mantissas of floats to the sums of their exponents: sums (2, EXPONENTS) of upper and lower parts.
+
+    bits: the floats seen as int64; they must be finite.
+    """
+    upper_sums, lower_sums = sums[0], sums[1]
     for j in range(bits.size):
         word = bits[j]
         exponent = (word >> 52) & 0x7FF
         mantissa = word & 0xFFFFFFFFFFFFF
-        if exponent > 0:
-            mantissa |= 1 << 52
-        upper = mantissa >> 26
-        lower = mantissa & 0x3FFFFFF
-        if word < 0:
-            upper, lower = -upper, -lower
-        high[exponent] += upper
-        low[exponent] += lower
+        mantissa |= (1 << 52) if exponent > 0 else 0
+        sign = 1 - 2 * ((word >> 63) & 1)
+        upper_sums[exponent] += sign * (mantissa >> 26)
+        lower_sums[exponent] += sign * (mantissa & 0x3FFFFFF)
+
+
+def exact_total(sums: Array) -> int:
+    """The sum that `add_bits` has collected, in units of 2⁻¹⁰⁷⁴."""
+    total = 0
+    for exponent in np.flatnonzero((sums[0] != 0) | (sums[1] != 0)).tolist():
+        total += ((int(sums[0, exponent]) << _LOW) + int(sums[1, exponent])) << max(exponent - 1, 0)
+    return total
 
 
 def exact_sum(terms: Array) -> int:
@@ -38,18 +47,18 @@ def exact_sum(terms: Array) -> int:
     >>> rounded(exact_sum(np.array([1e16, 1.0, -1e16])))
     1.0
     """
-    high, low = np.zeros(2047, np.int64), np.zeros(2047, np.int64)
-    _by_exponent(np.ascontiguousarray(terms, np.float64).view(np.int64), high, low)
-    total = 0
-    for exponent in np.flatnonzero((high != 0) | (low != 0)).tolist():
-        total += ((int(high[exponent]) << _LOW) + int(low[exponent])) << max(exponent - 1, 0)
-    return total
+    sums = np.zeros((2, EXPONENTS), np.int64)
+    add_bits(np.ascontiguousarray(terms, np.float64).view(np.int64), sums)
+    return exact_total(sums)
 
 
 def rounded(total: int) -> float:
-    """The float nearest to a sum in units of 2⁻¹⁰⁷⁴.
+    """The float nearest to a sum in units of 2⁻¹⁰⁷⁴; infinite where that is beyond the largest.
 
     >>> rounded(exact_sum(np.full(10, 0.1)))
     1.0
     """
-    return total / (1 << _UNIT)
+    try:
+        return total / (1 << _UNIT)
+    except OverflowError:
+        return np.inf if total > 0 else -np.inf
