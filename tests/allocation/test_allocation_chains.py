@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from disco.allocation import allocate, screen
+from disco.allocation.cells import NO_FLAGS
 from disco.allocation.lagrangian import least_losses, prices_from
 from disco.allocation.screen import Apart
 
 CUSTOMERS = 30_000
+NO_COSTS = np.empty((1, 0))
 
 
 def sorted_choice(size: np.ndarray, factors: np.ndarray, caps: np.ndarray) -> np.ndarray:
@@ -75,7 +77,7 @@ def test_whom_the_distances_between_prices_settle_has_the_best_place_at_all_such
     np.fill_diagonal(reach, -np.inf)  # as the pass has it: nobody competes with themselves
     place = np.vstack([np.zeros(customers), values - centre[:, None]]).argmax(axis=0)
     near = np.arange(customers)
-    left = screen._left_apart(values, None, None, 0.0, 0, reach, place, near, customers)
+    left = screen._left_apart.__wrapped__(values, NO_FLAGS, NO_COSTS, 0.0, 0, reach, place, near)
     settled = np.ones(customers, np.bool_)
     settled[near[:left]] = False
     assert 0.02 < settled.mean() < 0.98

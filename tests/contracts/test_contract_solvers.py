@@ -30,7 +30,19 @@ def by_newton(problem: AllocationProblem) -> Allocation:
         patch.setattr(solver, "_FEW", 0)
         patch.setattr(solver, "_FEW_IN_SEGMENTS", 0)
         patch.setattr(solver, "_FEW_KNOWN_IN_SEGMENTS", 0)
+        patch.setattr(solver._PATHS_BEFORE_COMPILING, "left", 0)
         return _proved(problem, solver.solve(problem))
+
+
+def by_paths_until_compiled(problem: AllocationProblem) -> Allocation:
+    """Where nothing was compiled yet, small tables go the way that needs the fewest kernels."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solver, "_FEW", 0)
+        patch.setattr(solver.descend, "is_ready", lambda: False)
+        patch.setattr(solver._PATHS_BEFORE_COMPILING, "left", problem.customers)
+        found = _proved(problem, solver.solve(problem))
+        assert solver._PATHS_BEFORE_COMPILING.left == (0 if problem.limits.segment is None else problem.customers)
+        return found
 
 
 def by_passes(problem: AllocationProblem) -> Allocation:
@@ -52,6 +64,7 @@ OURS: dict[str, Solve] = {
     "the default": solve_problem,
     "integers alone": by_integers,
     "newton": by_newton,
+    "paths until compiled": by_paths_until_compiled,
     "passes": by_passes,
 }
 SOLVERS: dict[str, Solve] = {**OURS, "highs": solve_with_highs}

@@ -75,17 +75,6 @@ def _less_costs(eligible: Array, costs: Array, rate: float, rows: Array, out: Ar
 
 
 @njit(nogil=True, cache=True)
-def _gather(values: Array, eligible: Array, costs: Array, rate: float, rows: Array, out: Array) -> None:
-    _read(values, rows, out)
-    _less_costs(eligible, costs, rate, rows, out)
-
-
-def gather(values: Array, eligible: Array | None, costs: Array | None, rate: float, rows: Array, out: Array) -> None:
-    """out[k, j] = value - rate · cost of customer rows[j], -∞ where ineligible."""
-    _gather(values, or_none(eligible), or_no_costs(costs, values), rate, rows, out)
-
-
-@njit(nogil=True, cache=True)
 def _take(values: Array, eligible: Array, costs: Array, rate: float, rows: Array, out: Array, found: Array) -> None:
     _read(values, rows, out)
     bits = out.view(np.int64)
@@ -94,7 +83,7 @@ def _take(values: Array, eligible: Array, costs: Array, rate: float, rows: Array
             for j in range(rows.size):
                 if not eligible[k, rows[j]] and np.isfinite(out[k, j]):
                     out[k, j] = 0.0
-        value_range(bits[k], eligible[0:0, 0], found)
+        value_range(bits[k], eligible[0, 0:0], found)  # without flags: what is not eligible was set to 0
     _less_costs(eligible, costs, rate, rows, out)
     if found[1] >= 0x7FF0000000000000:  # some cell is no finite number
         for k in range(values.shape[0]):
@@ -105,14 +94,13 @@ def _take(values: Array, eligible: Array, costs: Array, rate: float, rows: Array
 def take(
     values: Array, eligible: Array | None, costs: Array | None, rate: float, rows: Array, out: Array
 ) -> tuple[float, float]:
-    """`gather`, with -∞ for what is no finite number either, and the range of what was read.
+    """out[k, j] = value - rate · cost of customer rows[j]; -∞ where ineligible, or no finite number.
 
     Returns the largest magnitude (NaN or ∞ when any value is) and the largest value, at least 0, of eligible cells
     before costs.
     """
     found = np.zeros(2, np.int64)
-    values = np.ascontiguousarray(values)
-    eligible = None if eligible is None else np.ascontiguousarray(eligible)
+    values, eligible = np.ascontiguousarray(values), None if eligible is None else np.ascontiguousarray(eligible)
     _take(values, or_none(eligible), or_no_costs(costs, values), rate, rows, out, found)
     largest, magnitude = found.view(np.float64).tolist()
     return magnitude, largest
@@ -155,41 +143,20 @@ def load_line(
             line[j] = line[j] if allowed[j] else -np.inf
 
 
-@njit(nogil=True, cache=True)
-def _copy_all(
-    values: Array, bits: Array, eligible: Array, costs: Array, rate: float, segment: Array, nothing: Array, out: Array,
-    found: Array,
-) -> None:  # fmt: skip
-    for k in range(values.shape[0]):
-        value_range(bits[k], eligible[k] if eligible.size > 0 else eligible[0:0, 0], found)
-        load_line(values, eligible, costs, rate, segment, nothing, nothing, k, 0, out[k])
-
-
-def copy_all(
-    values: Array, eligible: Array | None, costs: Array | None, rate: float, out: Array
-) -> tuple[float, float]:
-    """out = value - rate · cost of everybody, -∞ where ineligible; returns the largest value and magnitude."""
-    found, nothing = np.zeros(2, np.int64), np.zeros((1, values.shape[0]))
-    _copy_all(
-        values, bits_of(values), or_none(eligible), or_no_costs(costs, values), rate, NO_SEGMENTS, nothing, out, found
-    )
-    return as_float(found[0], wide=values.itemsize == 8), as_float(found[1], wide=values.itemsize == 8)
-
-
 # Kernels take arrays only: one that may be None would be compiled once with it and once without. Where there are no
 # flags, costs or segments, it is given one of these.
-NO_FLAGS = np.empty((0, 1), np.bool_)
+NO_FLAGS = np.empty((1, 0), np.bool_)  # of whose row every slice is empty
 NO_SEGMENTS = np.empty(0, np.int64)
 
 
 def or_none(eligible: Array | None) -> Array:
-    """(depths, customers) Booleans, or an array without rows: everybody may have everything."""
+    """(depths, customers) Booleans, or an array of size 0: everybody may have everything."""
     return NO_FLAGS if eligible is None else eligible
 
 
 def or_no_costs(costs: Array | None, values: Array) -> Array:
-    """(depths, customers) costs of the type of the values, or an array without rows: nothing costs anything."""
-    return np.empty((0, 1), values.dtype) if costs is None else costs
+    """(depths, customers) costs of the type of the values, or an array of size 0: nothing costs anything."""
+    return np.empty((1, 0), values.dtype) if costs is None else costs
 
 
 def or_no_segments(segment: Array | None) -> Array:

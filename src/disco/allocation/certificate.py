@@ -104,9 +104,9 @@ def _best_nets(
         if plain:
             _best_of(worth, prices[0, k], best)
         else:
-            paid = costs[k, base:end] if costs.size > 0 else costs[0:0, 0]
-            allowed = eligible[k, base:end] if eligible.size > 0 else eligible[0:0, 0]
-            own = segment[base:end] if segment.size > 0 else segment
+            paid = costs[k if costs.size > 0 else 0, base:end]  # a slice of none is empty
+            allowed = eligible[k if eligible.size > 0 else 0, base:end]
+            own = segment[base:end]
             _net_of(worth, paid, allowed, own, prices, budget_price, budget, k, line)
             _best_of(line, 0.0 * budget_price, best)
         k += 1
@@ -140,14 +140,19 @@ def _audit(
 
     eligible, costs, segment: empty where there are none.
     choice: (stop - start,).
-    sums: (3, 2, EXPONENTS) as `exact_sums.add_bits` fills them.
+    sums: (3, EXPONENTS, 2) as `exact_sums.add_bits` fills them.
     Returns the first row with an impossible choice; -1: none.
     """
     groups, columns = prices.shape
     dearest = 0.0
+    dear = np.empty(groups * (columns + 1), np.float64)  # prices, with that of no code before those of each segment
     for group in range(groups):
+        dear[group * (columns + 1)] = 0.0
         for k in range(columns):
+            dear[group * (columns + 1) + k + 1] = prices[group, k]
             dearest = max(dearest, abs(prices[group, k]))
+    place = np.empty(_BLOCK, np.int64)  # no code is 0
+    of_group = np.zeros(_BLOCK, np.int64)  # where the places of each customer's segment begin
     best, own, line = np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64)
     worth, left, paid = np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64)
     seen = np.zeros((4, groups * (columns + 1)), np.int64)  # four, because neighbours often choose alike
@@ -157,26 +162,34 @@ def _audit(
             values, eligible, costs, segment, prices, budget_price, budget, base, base + count, line[:count],
             best[:count],
         )  # fmt: skip
+        wrong = count
+        for j in range(count):  # short loops: each alone runs several times as fast as all in one
+            picked = choice[base - start + j]
+            wrong = wrong if -1 <= picked < columns or wrong < count else j
+            place[j] = picked + 1
+        if wrong < count:
+            return base + wrong
+        if segment.size > 0:
+            for j in range(count):
+                of_group[j] = segment[base + j] * (columns + 1)
         for j in range(count):
-            i = base + j
-            picked = choice[i - start]
-            if picked < -1 or picked >= columns:
-                return i
-            group = segment[i] if segment.size > 0 else 0
-            seen[j & 3, group * (columns + 1) + picked + 1] += 1
-            some = max(picked, 0)  # read a cell in any case: whether there is one would be a branch hard to predict
-            cell, price = np.float64(values[some, i]), prices[group, some]
-            worth[j] = cell if picked >= 0 else 0.0
-            own[j] = cell - price if picked >= 0 else 0.0
-            if costs.size > 0:
-                cost = np.float64(costs[some, i])
-                paid[j] = cost if picked >= 0 else 0.0
-                own[j] = own[j] - budget_price * paid[j] if paid[j] <= budget else np.nan
-            if eligible.size > 0 and picked >= 0 and not eligible[picked, i]:
-                own[j] = np.nan
-        add_bits(worth[:count].view(np.int64), sums[0])
+            seen[j & 3, of_group[j] + place[j]] += 1
+        for j in range(count):
+            some = max(place[j] - 1, 0)  # a cell in any case: whether there is one would be a branch hard to predict
+            cell = np.float64(values[some, base + j])
+            worth[j] = cell if place[j] > 0 else 0.0
+            own[j] = worth[j] - dear[of_group[j] + place[j]]
         if costs.size > 0:
+            for j in range(count):
+                cost = np.float64(costs[max(place[j] - 1, 0), base + j])
+                paid[j] = cost if place[j] > 0 else 0.0
+                own[j] = own[j] - budget_price * paid[j] if paid[j] <= budget else np.nan
             add_bits(paid[:count].view(np.int64), sums[2])
+        if eligible.size > 0:
+            for j in range(count):
+                allowed = place[j] == 0 or eligible[place[j] - 1, base + j]
+                own[j] = own[j] if allowed else np.nan
+        add_bits(worth[:count].view(np.int64), sums[0])
         if _any_short(best[:count], own[:count]):
             short = 0
             for j in range(count):
@@ -242,7 +255,7 @@ def audit(
     # one type of choice is one kernel less to compile; what is no column stays none
     picked = choice if choice.dtype == np.int16 else np.clip(choice, -2, values.shape[0]).astype(np.int16)
     counts = np.zeros((prices.shape[0], prices.shape[1] + 1), np.int64)
-    sums = np.zeros((3, 2, EXPONENTS), np.int64)
+    sums = np.zeros((3, EXPONENTS, 2), np.int64)
     wrong = _audit(
         values, or_none(eligible), or_no_costs(costs, values), or_no_segments(segment), picked, prices, budget_price,
         budget, part.start, part.stop, counts, sums,

@@ -14,12 +14,11 @@ from disco.allocation.bids import BLOCK, compete, compete_four
 from disco.allocation.cells import (
     as_float,
     bits_of,
-    copy_all,
-    gather,
     load_line,
     or_no_costs,
     or_no_segments,
     or_none,
+    take,
     value_range,
 )
 from disco.allocation.problem import AllocationProblem
@@ -194,7 +193,7 @@ def _screen(
                     shift = shifts[k + ahead if direct else columns]
                     compete(bids, shift, k + ahead + 1, first, second, winner)
         for k in range(columns):
-            value_range(bits[k, base:end], eligible[k, base:end] if eligible.size > 0 else eligible[0:0, 0], found)
+            value_range(bits[k, base:end], eligible[k if eligible.size > 0 else 0, base:end], found)
         # short loops: each alone runs several times as fast as all in one
         for j in range(count):
             choice[base - start + j] = winner[j] - 1
@@ -328,7 +327,7 @@ def run_screen(
 
     def gathered(part: slice) -> Array:
         found = np.empty((columns, part.stop - part.start))
-        gather(values, problem.eligible, costs, rate, rows[part], found)
+        take(values, problem.eligible, costs, rate, rows[part], found)
         return found
 
     if rows.size == opened:
@@ -350,7 +349,7 @@ def keep_everybody(
     numbers = here if rows is None or not rows.size else rows
     by_depth = np.empty(problem.values.shape)
     costs = problem.costs if rate != 0.0 else None
-    largest, magnitude = copy_all(problem.values, problem.eligible, costs, rate, by_depth)
+    magnitude, largest = take(problem.values, problem.eligible, costs, rate, here, by_depth)
     counts = np.zeros((1, problem.columns), np.int64)
     if grid is not None:
         return Screened(here, counts, numbers, by_depth, here.size, grid.largest, grid.margin)

@@ -7,10 +7,11 @@ because the functions that may run so use exactly rounded operations in a fixed 
 """
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import update_wrapper
+from functools import cache, update_wrapper
 from threading import RLock
 from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -37,6 +38,35 @@ def without_compiler() -> Iterator[None]:
         _interpreting.reset(before)
 
 
+_UNNOTICED = 0.5  # seconds of compilation about which a terminal is not told
+
+
+@cache
+def _watch_compiler() -> None:
+    """Tell a terminal, once, what a first call waits for. Loading compiled kernels is no event of Numba's compiler."""
+    from numba.core import event
+
+    class Compilation(event.Listener):
+        def __init__(self) -> None:
+            self.began, self.told = 0.0, False
+
+        def on_start(self, event: Any) -> None:
+            now = time.monotonic()
+            self.began = self.began or now
+            if not self.told and now - self.began > _UNNOTICED:
+                self.told = True
+                if sys.stderr is not None and sys.stderr.isatty():
+                    sys.stderr.write(_NOTICE)
+                    sys.stderr.flush()
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    event.register("numba:compile", Compilation())  # type: ignore[no-untyped-call]
+
+
+_NOTICE = "disco: compiling kernels for this machine. This takes some seconds, once per installation.\n"
+
 #: Without a second entry point for C, which nobody calls: it would be compiled for every kernel.
 _LEAN = {"no_cfunc_wrapper": True, "_nrt": True}
 
@@ -52,6 +82,7 @@ class Kernel(Generic[Parameters, Returned]):
         update_wrapper(self, function)
         self._signature, self._options = signature, options
         self._compiled: Callable[..., Returned] | None = None
+        self._left_by_earlier: bool | None = None  # None: not looked for yet
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         if self._compiled is not None:
@@ -66,10 +97,25 @@ class Kernel(Generic[Parameters, Returned]):
             if self._compiled is None:
                 import numba
 
+                _watch_compiler()
                 options = {**_LEAN, **self._options}
                 decorate = numba.njit(**options) if self._signature is None else numba.njit(self._signature, **options)
                 self._compiled = decorate(_with_compiled_names(self.__wrapped__))
             return self._compiled
+
+    def is_ready(self) -> bool:
+        """Whether a call compiles nothing: this process has called it, or an earlier one has left its compiled form.
+
+        The files of an earlier process are looked for once.
+        """
+        if self._compiled is not None:
+            return True
+        if self._left_by_earlier is None:
+            from numba.core.caching import FunctionCache
+
+            files: Any = FunctionCache(self.__wrapped__)  # type: ignore[no-untyped-call]
+            self._left_by_earlier = bool(files._cache_file._load_index())
+        return self._left_by_earlier
 
     def __reduce__(self) -> str:
         return self.__qualname__  # a name of its module, as functions are pickled

@@ -16,26 +16,27 @@ EXPONENTS = 2048  # of float64; the last is that of what is no finite number
 
 @njit(nogil=True, cache=True)
 def add_bits(bits: Array, sums: Array) -> None:
-    """Add the mantissas of floats to the sums of their exponents: sums (2, EXPONENTS) of upper and lower parts.
+    """Add the mantissas of floats to the sums of their exponents, in two parts.
 
     bits: the floats seen as int64; they must be finite.
+    sums: (EXPONENTS, 2) upper and lower parts.
     """
-    upper_sums, lower_sums = sums[0], sums[1]
     for j in range(bits.size):
         word = bits[j]
         exponent = (word >> 52) & 0x7FF
         mantissa = word & 0xFFFFFFFFFFFFF
         mantissa |= (1 << 52) if exponent > 0 else 0
         sign = 1 - 2 * ((word >> 63) & 1)
-        upper_sums[exponent] += sign * (mantissa >> 26)
-        lower_sums[exponent] += sign * (mantissa & 0x3FFFFFF)
+        sums[exponent, 0] += sign * (mantissa >> 26)
+        sums[exponent, 1] += sign * (mantissa & 0x3FFFFFF)
 
 
 def exact_total(sums: Array) -> int:
     """The sum that `add_bits` has collected, in units of 2⁻¹⁰⁷⁴."""
     total = 0
-    for exponent in np.flatnonzero((sums[0] != 0) | (sums[1] != 0)).tolist():
-        total += ((int(sums[0, exponent]) << _LOW) + int(sums[1, exponent])) << max(exponent - 1, 0)
+    for exponent in np.flatnonzero(sums[:, 0] | sums[:, 1]).tolist():
+        upper, lower = sums[exponent].tolist()
+        total += ((upper << _LOW) + lower) << max(exponent - 1, 0)
     return total
 
 
@@ -47,7 +48,7 @@ def exact_sum(terms: Array) -> int:
     >>> rounded(exact_sum(np.array([1e16, 1.0, -1e16])))
     1.0
     """
-    sums = np.zeros((2, EXPONENTS), np.int64)
+    sums = np.zeros((EXPONENTS, 2), np.int64)
     add_bits(np.ascontiguousarray(terms, np.float64).view(np.int64), sums)
     return exact_total(sums)
 
