@@ -220,3 +220,20 @@ def test_the_prices_at_which_the_search_for_a_budget_begins_change_nothing(monke
     assert (other.choice == found.choice).all()
     assert (other.prices == found.prices).all()
     assert other.budget_price == found.budget_price
+
+
+@pytest.mark.parametrize("short", [0, 1, 3, 50, -1], ids=lambda short: f"{short} codes too few")
+def test_codes_for_nearly_everybody_are_settled_by_boxes(short, monkeypatch):
+    """The level of all prices is then that of the few who get nothing: a box that knows it needs no shortest paths
+    over everybody."""
+    customers, depths = 60_000, 8
+    values = np.random.default_rng(3).gamma(2.0, 5.0, (customers, depths)) - 3.0
+    caps = [customers // depths] * depths
+    caps[0] -= short
+    problem = read_problem(values, caps)
+    expected = solve_exactly(problem, tree_of(problem.limits))
+    monkeypatch.setattr(solver, "solve_exactly", None)
+    found = allocate(values, caps)
+    assert found.status is Status.OPTIMAL
+    assert found.counts.sum() == customers - max(short, 0)
+    assert (found.choice == expected.choice).all()

@@ -1,11 +1,14 @@
 """Kernels: compiled at the first call; the interpreter gives the same bits, and only where it is asked to."""
 
 import json
+import os
 import pickle
+import pty
 import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from disco.belief.curves import demand_curve
 from disco.belief.elementary import exponential, exponentials
@@ -17,6 +20,7 @@ from disco.policy import POLICIES
 _FIGURES = """
 import json, sys
 import numpy as np
+import pytest
 from contextlib import nullcontext
 from disco.belief.curves import demand_curve
 from disco.belief.encodings import RadialBasis, SmoothSpline
@@ -73,3 +77,24 @@ def test_a_kernel_is_pickled_by_its_name() -> None:
     exponentials(line, 2, 700.0)
     assert line.tolist() == [1.0, exponential(1.0)]
     assert set(POLICIES) == {"thompson", "ucb", "epsilon_greedy", "greedy", "random"}
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["a terminal", "a pipe"])
+def test_a_terminal_is_told_once_that_kernels_are_compiled(terminal, tmp_path):
+    reader, writer = pty.openpty() if terminal else os.pipe()
+    program = (
+        "from disco.records import compiled, exact_sums; compiled._UNNOTICED = 0.0; import numpy as np; "
+        "exact_sums.exact_sum(np.ones(3)); print('ready', exact_sums.add_bits.is_ready())"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, stderr=writer, stdout=subprocess.PIPE, text=True, check=True
+    )
+    os.close(writer)
+    try:
+        told = os.read(reader, 10_000).decode()
+    except OSError:  # what Linux answers at the end of a terminal to which nobody wrote
+        told = ""
+    os.close(reader)
+    assert done.stdout.split() == ["ready", "True"]
+    assert told.count("compiling kernels for this machine") == (1 if terminal else 0)

@@ -229,19 +229,33 @@ def descend(
             trial[k] = 0.0 if crossed or (low[k] <= 0.0 and moved < 0.0) else moved
 
 
-def _anchor(sample: Array, prices: Array, counts: Array, density: Array) -> None:
-    """Where every customer has a code that has a price, prices are fixed up to a common shift only: make the smallest
-    0."""
+def _left_over(spare: float, spread: float, thinning: float) -> int:
+    """Customers of a sample among whom those are who get nothing, where codes are short for `spare` of them.
+
+    As for a scarce depth: m - spread · √m ≥ spare, and some more.
+    """
+    half = 0.5 * spread
+    most = (half + math.sqrt(half * half + max(spare, 0.0))) ** 2 if thinning > 0.0 else max(spare, 0.0)
+    return int(most) + 4 + int(spread)
+
+
+def _anchor(sample: Array, prices: Array, counts: Array, density: Array, without: int) -> float:
+    """Where all but a few customers have a code that has a price, the level of all prices is that of those few: make
+    the smallest price 0, and return how far the level may be above that; 0 where it is known.
+
+    without: customers, at most, who get nothing.
+    """
     columns, rows = sample.shape
     priced = prices > 0.0
-    if not priced.any() or counts[priced].sum() < rows:
-        return
+    if not priced.any() or counts[priced].sum() < rows - without:
+        return 0.0
     first, second, winner = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
     prices[priced] -= prices[priced].min()
     demand(sample, prices, first, second, winner, counts)
     window = window_of(first, second, min(max(4.0 * math.sqrt(rows), 40.0 * columns), 0.5 * rows))
     every = np.ones(columns, np.bool_)
     tie_density(sample, prices, first, second, winner, window, every, False, density, np.empty(columns))
+    return float(np.partition(first, without)[without]) if 0 < without < rows else 0.0
 
 
 def guess(
@@ -269,10 +283,22 @@ def guess(
     # those of one selection each
     scarce = (low <= 0.0) & (high < (_SCARCE if thinning > 0.0 else min(_SCARCE, 0.25 * high.max())))
     left = descend(sample, low, high, prices, passes, tolerance, scarce, counts, density)
+    level, spare = 0.0, rows - float(high.sum())
     if low.max() <= 0.0:
-        _anchor(sample, prices, counts, density)
+        without = _left_over(spare, spread, thinning) if 0.0 < spare < _SCARCE else 0
+        level = _anchor(sample, prices, counts, density, without if without < rows // 32 else 0)
     covariance = np.empty((columns, columns)) if error is None else error
-    shift, opened = box(density, prices, counts, low, high, float(rows), thinning, spread, scarce, width, covariance)
+    hold_one = level > 0.0 or spare <= 1e-9 * rows
+    shift, opened = box(
+        density, prices, counts, low, high, float(rows), thinning, spread, scarce, width, covariance, hold_one
+    )
+    if level > 0.0:
+        shift = max(shift, level + float(width[~scarce].max(initial=0.0)))
+        opened += without
+    if hold_one:
+        covariance += (
+            shift / spread
+        ) ** 2  # of the level, which all prices have in common: another may be the one at 0
     lowest[:] = -np.inf
     if scarce.any():
         opened += _lowest(sample, prices, high, scarce, thinning, spread, shift, width, lowest)
@@ -343,21 +369,19 @@ def _pin_apart(density: Array, prices: Array, free: Array) -> None:
 @njit(nogil=True, cache=True)
 def box(
     density: Array, prices: Array, counts: Array, low: Array, high: Array, rows: float, thinning: float,
-    spread: float, scarce: Array, width: Array, error: Array,
+    spread: float, scarce: Array, width: Array, error: Array, hold_one: bool,
 ) -> tuple[float, float]:  # fmt: skip
     """Half-widths of `spread` standard errors around each price; returns that of the common shift and how many stay
     open.
 
     scarce: (depths,) Booleans; the others are taken as if those were at their prices.
     error: (depths, depths), filled with the covariance of the prices.
+    hold_one: nobody is near "no code", so one depth is worth nothing at the margin: hold it at 0.
     """
     columns = prices.size
     noise = np.empty((columns, columns))
     free = np.empty(columns, np.bool_)
-    codes = 0.0
-    for k in range(columns):
-        codes += high[k]
-    pinned = codes < rows * (1.0 - 1e-9)  # otherwise one depth is worth nothing at the margin: hold it at 0
+    pinned = not hold_one
     for k in range(columns):
         share = counts[k] / rows
         for other in range(columns):

@@ -53,7 +53,7 @@ def _watch_compiler() -> None:
         def on_start(self, event: Any) -> None:
             now = time.monotonic()
             self.began = self.began or now
-            if not self.told and now - self.began > _UNNOTICED:
+            if not self.told and now - self.began >= _UNNOTICED:
                 self.told = True
                 if sys.stderr is not None and sys.stderr.isatty():
                     sys.stderr.write(_NOTICE)
