@@ -18,8 +18,8 @@ from disco.allocation import (
     rate_range,
     survey,
 )
+from disco.allocation.highs import solve_with_highs
 from disco.allocation.problem import read_problem
-from disco.allocation.reference import solve_with_highs
 from disco.records.errors import InputError, LimitError
 from disco.records.identity import customer_keys
 

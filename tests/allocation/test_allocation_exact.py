@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from disco.allocation import Allocation, Segments, Status, allocate
+from disco.allocation.highs import solve_with_highs
 from disco.allocation.problem import read_problem
-from disco.allocation.reference import solve_with_highs
 
 
 @st.composite

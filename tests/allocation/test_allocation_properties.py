@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from disco.adapters.engines.local import LocalEngine
 from disco.allocation import Segments, Status, allocate, certificate, decide_late, frontier
 from disco.allocation.certificate import certify
+from disco.allocation.highs import solve_with_highs
 from disco.allocation.problem import read_problem
-from disco.allocation.reference import solve_with_highs
 from disco.records.errors import CertificateError, InputError, UsageError
 
 

@@ -5,11 +5,11 @@ import pytest
 
 from disco import LocalEngine
 from disco.allocation import Segments, Status, allocate, budget, rate_range
+from disco.allocation.highs import _run
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.limits import UNLIMITED
 from disco.allocation.problem import read_problem
 from disco.allocation.rate_range import count_range, screen_range
-from disco.allocation.reference import _run
 from disco.allocation.screen import PriceBox
 
 KINDS = ("smooth", "proportional", "whole numbers", "heavy tails", "free cells", "floors", "segments", "eligible")

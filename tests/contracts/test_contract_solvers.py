@@ -11,9 +11,10 @@ import pytest
 
 from disco.allocation import Allocation, Segments, Status, segments, solver
 from disco.allocation.allocate import certified, solve_problem
+from disco.allocation.conflicts import infeasible
+from disco.allocation.highs import solve_with_highs
 from disco.allocation.limits import tree_of
 from disco.allocation.problem import AllocationProblem, read_problem
-from disco.allocation.reference import infeasible, solve_with_highs
 from disco.allocation.ties import solve_exactly
 
 Solve = Callable[[AllocationProblem], Allocation]

@@ -8,7 +8,7 @@ from budget_drill import check, instance, recomputed
 
 from disco.allocation import Status
 from disco.allocation.allocate import solve_problem
-from disco.allocation.reference import solve_with_highs
+from disco.allocation.highs import solve_with_highs
 
 
 def test_small_budgets_are_proved_and_truly_what_they_say() -> None:

@@ -9,12 +9,11 @@ from numpy.typing import ArrayLike
 
 from disco.allocation.budget import BudgetSolution, solve_budget
 from disco.allocation.certificate import certify
-from disco.allocation.conflicts import conflicts_of
+from disco.allocation.conflicts import conflicts_of, infeasible
 from disco.allocation.grid import tie_hash
 from disco.allocation.limits import CountsLike, Segments
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, read_problem
-from disco.allocation.reference import infeasible
 from disco.allocation.result import Allocation, Status, relative_gap
 from disco.allocation.small import PROVED
 from disco.allocation.solver import solve

@@ -5,6 +5,7 @@ over (type, depth) whose optimum is integral: it stays a flow.
 """
 
 import math
+import time
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
@@ -15,7 +16,7 @@ from disco.allocation.limits import UNLIMITED, Limits, column_name, quoted_label
 from disco.allocation.paths import Assignment
 from disco.allocation.pennies import Pennies
 from disco.allocation.problem import AllocationProblem
-from disco.allocation.result import Conflict
+from disco.allocation.result import Allocation, Conflict, Status
 from disco.allocation.solver import solve
 from disco.records.arrays import Array, Integers
 
@@ -127,6 +128,23 @@ def _program(problem: AllocationProblem) -> tuple[_Program, list[_Limit]]:
     names = [_Limit(row, True, int(low[row]), places[row]) for row in range(low.size) if low[row] > 0]
     names += [_Limit(row, False, int(high[row]), places[row]) for row in range(low.size) if high[row] < UNLIMITED]
     return _Program(size.astype(np.int64), flags[first], kinds[:, -1].astype(np.int64), low, high), names
+
+
+def infeasible(problem: AllocationProblem, conflicts: tuple[Conflict, ...], start: float) -> Allocation:
+    """No allocation meets the limits: nobody gets a code, and `conflicts` says why."""
+    return Allocation(
+        choice=np.full(problem.customers, -1, np.int16),
+        value=-np.inf,
+        bound=-np.inf,
+        gap=np.inf,
+        prices=np.zeros(problem.columns),
+        counts=np.zeros(problem.columns, np.int64),
+        status=Status.INFEASIBLE,
+        conflicts=conflicts,
+        segment_labels=problem.limits.segment_labels,
+        depths=problem.depths,
+        seconds=time.perf_counter() - start,
+    )
 
 
 def conflicts_of(problem: AllocationProblem) -> tuple[Conflict, ...]:

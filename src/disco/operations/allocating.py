@@ -15,8 +15,8 @@ import pyarrow.types as kinds
 
 from disco.allocation import Allocation, Segments, Status
 from disco.allocation.allocate import solve_problem
+from disco.allocation.highs import solve_with_highs
 from disco.allocation.problem import read_problem
-from disco.allocation.reference import solve_with_highs
 from disco.allocation.result import Conflict
 from disco.operations.allocating_chunks import allocated_in_chunks, place_of_customers
 from disco.records.arrays import Flags, Matrix

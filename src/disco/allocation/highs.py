@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from disco.allocation.certificate import certify
-from disco.allocation.conflicts import conflicts_of
+from disco.allocation.conflicts import conflicts_of, infeasible
 from disco.allocation.limits import UNLIMITED
 from disco.allocation.problem import AllocationProblem, refuse_non_finite
-from disco.allocation.result import Allocation, Conflict, Status
+from disco.allocation.result import Allocation
 from disco.records.arrays import Integers, Vector
 from disco.records.errors import CertificateError
 
@@ -46,23 +46,6 @@ def solve_with_highs(problem: AllocationProblem) -> Allocation:
         budget_price=budget_price,
         tolerance=1e-9,
         seconds=seconds,
-    )
-
-
-def infeasible(problem: AllocationProblem, conflicts: tuple[Conflict, ...], start: float) -> Allocation:
-    """No allocation meets the limits: nobody gets a code, and `conflicts` says why."""
-    return Allocation(
-        choice=np.full(problem.customers, -1, np.int16),
-        value=-np.inf,
-        bound=-np.inf,
-        gap=np.inf,
-        prices=np.zeros(problem.columns),
-        counts=np.zeros(problem.columns, np.int64),
-        status=Status.INFEASIBLE,
-        conflicts=conflicts,
-        segment_labels=problem.limits.segment_labels,
-        depths=problem.depths,
-        seconds=time.perf_counter() - start,
     )
 
 
