@@ -100,8 +100,8 @@ def take(
     before costs.
     """
     found = np.zeros(2, np.int64)
-    values, eligible = np.ascontiguousarray(values), None if eligible is None else np.ascontiguousarray(eligible)
-    _take(values, or_none(eligible), or_no_costs(costs, values), rate, rows, out, found)
+    values, allowed, paid = map(np.ascontiguousarray, (values, or_none(eligible), or_no_costs(costs, values)))
+    _take(values, allowed, paid, rate, rows, out, found)
     largest, magnitude = found.view(np.float64).tolist()
     return magnitude, largest
 
