@@ -18,6 +18,7 @@ from disco.records.compiled import njit
 
 _FEW = 4_000  # customers; up to here a sample would be hardly smaller than the table, and none is taken
 _HASH_RANGE = 2.0**49  # of a tie hash
+_SPREADS = (3.0, 12.0, 12.0)  # half-widths of hash prices, in standard errors; each from the prices found before
 
 
 class GridBox(NamedTuple):
@@ -148,10 +149,16 @@ def solve_exactly(
             start = _on_sample(problem, tree, keys, size=size, rate=rate, scale=scale, warm=warm, start=start)
             size *= 4
         if start is not None:
-            for spread in (3.0, 12.0):
-                found = _within_box(problem, tree, keys, rate, scale, start, spread)
-                if found is not None:
+            sampled = np.zeros(tree.leaf.size + 1)
+            np.add.at(sampled, start.places + 1, 1.0)
+            by_place = sampled[1:].reshape(tree.leaf.shape)
+            for spread in _SPREADS:
+                found = _within_box(problem, tree, keys, rate, scale, start, hash_widths(by_place, spread))
+                if isinstance(found, Assignment):
                     return found
+                if found is start and spread == _SPREADS[-1]:  # the same pass again would say the same
+                    break
+                start = found
     worth, rows, choice, _ = _pass(problem, tree, keys, rate, scale, None)
     group = None if problem.limits.segment is None else problem.limits.segment[rows]
     settled = settle_from(worth, keys[rows], group, tree, tree.low, tree.high, scale, warm, start)
@@ -216,26 +223,24 @@ def hash_widths(sampled: Array, spread: float) -> Array:
 
 
 def _within_box(
-    problem: AllocationProblem, tree: Tree, keys: Array, rate: float, scale: float, start: Settled, spread: float
-) -> Assignment | None:
-    """Settle everybody outside the sampling error of `start`; None when that error was larger than thought."""
-    sampled = np.zeros(tree.leaf.size + 1)
-    np.add.at(sampled, start.places + 1, 1.0)
-    hash_width = hash_widths(sampled[1:].reshape(tree.leaf.shape), spread)
+    problem: AllocationProblem, tree: Tree, keys: Array, rate: float, scale: float, start: Settled, hash_width: Array
+) -> Assignment | Settled:
+    """Settle everybody outside the sampling error of `start`; where that was larger than thought, a better start.
+
+    hash_width: (groups, depths) of the hash prices.
+    """
     prices, hashes = start.values[tree.leaf], start.hashes[tree.leaf]
     width = np.zeros_like(prices)
     worth, rows, choice, counts = _pass(problem, tree, keys, rate, scale, GridBox(prices, hashes, width, hash_width))
-    if rows.size == 0:
-        return None
     low, high = tree.less(counts)
-    if (high < 0).any():
-        return None
+    if rows.size == 0 or (high < 0).any():
+        return start
     group = None if problem.limits.segment is None else problem.limits.segment[rows]
     found = settle_from(worth, keys[rows], group, tree, low, high, scale, None, start)
     if found is None:
-        return None
+        return start
     near = np.abs(found.hashes[tree.leaf] - hashes) <= hash_width
     if not (near & (found.values[tree.leaf] == prices)).all():
-        return None
+        return found
     choice[rows] = found.choice
     return Assignment(choice, found.potentials, tree)
