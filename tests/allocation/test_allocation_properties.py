@@ -43,7 +43,9 @@ crowds = st.builds(table, st.integers(0, 10**6), st.integers(60, 150), st.intege
 
 @settings(max_examples=60, deadline=None)
 @given(crowds, st.data())
-def test_a_looser_limit_never_lowers_the_bound_nor_the_value_by_more_than_the_gap(values, data):
+def test_a_looser_limit_never_lowers_the_value_by_more_than_the_gap(values, data):
+    """Nor is its bound below what the tighter one reaches. Bounds of two solves that are not proved optimal need not be
+    in order: the search of either may have tightened its own."""
     columns = values.shape[1]
     costs = values * 0.3 + 0.1
     caps = np.array([data.draw(st.integers(0, len(values))) for _ in range(columns)])
@@ -54,7 +56,7 @@ def test_a_looser_limit_never_lowers_the_bound_nor_the_value_by_more_than_the_ga
         allocate(values, caps, costs=costs, budget=budget * 1.1 + 0.1),
     ):
         rounding = 1e-9 * max(1.0, abs(tight.bound))
-        assert looser.bound >= tight.bound - rounding
+        assert looser.bound >= tight.value - rounding
         assert looser.value >= tight.value - (looser.bound - looser.value) - rounding
 
 
