@@ -94,6 +94,7 @@ def test_a_key_made_with_a_key_is_still_that_of_who_made_the_first(store: Campai
     approve(store, plan, Actor("crm", ActorKind.KEY))
 
 
+@on_both_databases
 def test_a_plan_that_a_second_person_makes_again_after_damage_needs_a_third(store: CampaignStore) -> None:
     plan = kept(store)
     approve(store, plan, BEN)

@@ -247,7 +247,11 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    ("new_database_url", "damage"),
+    [*(("sqlite", damage) for damage in DAMAGES), ("postgresql", "the index of codes for events")],
+    indirect=["new_database_url"],
+)
 def test_damage_is_found_and_indexes_are_built_again(packed, url, damage):
     statement, column, check = DAMAGES[damage]
     ingest(packed.store, "spring", packed.outcomes(packed.sent(packed.launch())), source="a", clock=packed.clock)
