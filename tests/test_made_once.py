@@ -44,11 +44,27 @@ def test_an_attempt_that_failed_is_not_taken_for_the_whole(tmp_path: Path, monke
     assert not (tmp_path / "copy").exists()
 
 
-def test_other_arguments_and_other_sources_make_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_arguments_settings_and_sources_make_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(made_once, "_ORIGINALS", tmp_path / "originals")
     notes = tmp_path / "notes"
     for text in ("one", "two", "one"):
         made_once.original_of(make, notes, text)
+    monkeypatch.setenv("DISCO_CURRENCY", "CHF")
+    made_once.original_of(make, notes, "one")
     monkeypatch.setattr(made_once, "_sources", lambda: "changed")
     assert (made_once.original_of(make, notes, "one") / "text").read_text() == "one"
-    assert notes.read_text() == "one\ntwo\none\n"
+    assert notes.read_text() == "one\ntwo\none\none\n"
+
+
+def test_a_changed_template_is_another_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(made_once, "_ROOT", tmp_path)
+    page = tmp_path / "src" / "disco" / "reports" / "templates" / "page.html"
+    page.parent.mkdir(parents=True)
+    for name in ("constraints.txt", "pyproject.toml"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(made_once, "__file__", str(tmp_path / "tests" / "support" / "made_once.py"))
+    hashes = set()
+    for text in ("one", "other"):
+        page.write_text(text)
+        hashes.add(made_once._sources.__wrapped__())
+    assert len(hashes) == 2

@@ -1,8 +1,9 @@
 """Folders that are costly to make, such as a shop with a trained network: made once, and copied by each test.
 
 The original lies under out/tests. It serves all processes of a run, and later runs of the day as long as nothing
-changes that could make it different: its key is a hash of the package, of tests/support, of the pinned versions, of the
-arguments and of the date, because a shop remembers when it was made.
+changes that could make it different: its key is a hash of the package with its templates, of tests/support, of the
+pinned versions, of settings in the environment, of the arguments and of the date, because a shop remembers when it was
+made.
 """
 
 import fcntl
@@ -36,7 +37,8 @@ def original_of(make: Callable[..., object], *arguments: object) -> Path:
     source = inspect.getsourcefile(make)
     assert source is not None
     name = f"{Path(source).stem}-{make.__name__}"
-    settled = hashlib.sha256(repr((_sources(), Path(source).read_bytes(), arguments)).encode()).hexdigest()
+    settings = sorted((key, value) for key, value in os.environ.items() if key == "TZ" or key.startswith("DISCO_"))
+    settled = hashlib.sha256(repr((_sources(), settings, Path(source).read_bytes(), arguments)).encode()).hexdigest()
     place = _ORIGINALS / f"{name}-{settled[:16]}"
     _ORIGINALS.mkdir(parents=True, exist_ok=True)
     # It is made where it stays, because a shop may remember its folder. A lock keeps others out meanwhile.
@@ -60,9 +62,9 @@ def _delete_unused(name: str) -> None:
 
 @cache
 def _sources() -> str:
-    """A hash of the day and of all code that may run while something is made."""
+    """A hash of the day and of all files that decide what is made."""
     files = [
-        *(_ROOT / "src").rglob("*.py"),
+        *(file for file in (_ROOT / "src" / "disco").rglob("*") if file.is_file() and "__pycache__" not in file.parts),
         *Path(__file__).parent.glob("*.py"),
         _ROOT / "constraints.txt",
         _ROOT / "pyproject.toml",
