@@ -245,7 +245,7 @@ def copied_database_url(
 
     def filled(fill: Callable[[str], None]) -> str:
         if kind == "postgresql":
-            name = f"filled_{len(filled_urls)}"
+            name = f"filled_{next(_numbers)}"  # another one after a failure
             _create(request.getfixturevalue("postgres_session"), name, "template0")
             url: str = request.getfixturevalue("postgres").url(name)
         else:
