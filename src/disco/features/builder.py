@@ -4,6 +4,7 @@ A shop of many customers goes through the same program bucket by bucket (`on_eng
 features have the same bits for any size of a bucket.
 """
 
+import atexit
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -183,6 +184,7 @@ def chunk_duckdb(time_zone: str) -> Any:
 
     To start a DuckDB takes longer than to check a chunk.
     """
+    atexit.register(chunk_duckdb.cache_clear)  # a connection that outlives its module makes DuckDB report a leak
     return _new_duckdb(1, None, time_zone, "")
 
 
