@@ -243,3 +243,18 @@ def test_rows_of_several_tables_come_together_by_bucket(engine, folder):
         found = in_order(result)
     expected = counted({"people": TABLE, "visits": visits}).sort_by("customer_id").combine_chunks()
     assert found.equals(expected.cast(schema))
+
+
+def test_a_file_that_is_damaged_changed_or_gone_after_it_was_opened_is_named(engine, tmp_path):
+    file = tmp_path / "table.parquet"
+    pq.write_table(TABLE, file)
+    table, content = engine.table(file), file.read_bytes()
+    file.write_bytes(content[:40] + bytes(byte ^ 255 for byte in content[40:400]) + content[400:])
+    with pytest.raises(FileFormatError, match=r"table\.parquet: found .*; expected a complete Parquet file"):
+        list(table.batches())
+    pq.write_table(TABLE.rename_columns(["customer_id", "x", "depth", "price"]), file)
+    with pytest.raises(FileFormatError, match=r"table\.parquet: found no column full_price"):
+        list(table.batches())
+    file.unlink()
+    with pytest.raises(FileFormatError, match=r"table\.parquet: found .*No such file"):
+        list(table.batches())

@@ -145,14 +145,21 @@ def common_schema(files: list[TableFile]) -> pa.Schema:
     return own
 
 
+@contextmanager
+def complete_parquet(path: Path) -> Iterator[None]:
+    """The body reads this file; FileFormatError where it is gone or damaged."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        said = " ".join(str(error).split())
+        raise FileFormatError(str(path), found=said, expected="a complete Parquet file") from None
+
+
 def _common_columns(files: list[Path]) -> pa.Schema:
     first = None
     for path in files:
-        try:
+        with complete_parquet(path):
             schema = pq.read_schema(path).remove_metadata()
-        except (pa.ArrowInvalid, OSError) as error:
-            said = " ".join(str(error).split())
-            raise FileFormatError(str(path), found=said, expected="a complete Parquet file") from None
         if first is None:
             first = schema
         elif not schema.equals(first):

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from disco.records.errors import InputError
-from disco.records.manifest import TableFile, common_schema, table_files
+from disco.records.errors import FileFormatError, InputError
+from disco.records.manifest import TableFile, common_schema, complete_parquet, table_files
 from disco.records.table_rows import in_pieces
 
 TABLE_CHUNK_ROWS = 1 << 17  # of 9 columns: 9 MB
@@ -56,7 +56,10 @@ class RowGroups:
 
     def __call__(self) -> Iterator[pa.Table]:
         own = self.schema.names[: len(self.schema) - len(self.keys)]
-        with pq.ParquetFile(self.path) as file:
+        with complete_parquet(Path(self.path)), pq.ParquetFile(self.path) as file:
+            if absent := sorted({*own}.difference(file.schema_arrow.names)):
+                expected, fix = "the columns that it had before", "Change no file while it is read."
+                raise FileFormatError(self.path, found=f"no column {absent[0]}", expected=expected, fix=fix)
             batches = file.iter_batches(self.chunk_rows, row_groups=list(self.groups), columns=own, use_threads=False)
             for chunk in in_pieces(batches, self.chunk_rows):
                 chunk = chunk.select(own).replace_schema_metadata(None)
@@ -95,8 +98,9 @@ def _slices(table: pa.Table) -> Iterator[InMemory]:
 
 def _groups(file: TableFile, schema: pa.Schema) -> Iterator[RowGroups]:
     """Consecutive row groups of about a chunk together; a larger one alone."""
-    metadata, held, rows = pq.read_metadata(file.path), list[int](), 0
-    place = str(file.path.absolute())
+    held, rows, place = list[int](), 0, str(file.path.absolute())
+    with complete_parquet(file.path):
+        metadata = pq.read_metadata(file.path)
     for number in range(metadata.num_row_groups):
         more = metadata.row_group(number).num_rows
         if not more:
