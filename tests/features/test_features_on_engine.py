@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from disco.adapters.engines import LocalEngine
+from disco.features import on_engine
 from disco.features.builder import feature_table
-from disco.features.on_engine import IdRanges, UsedCodes, batches_by
+from disco.features.on_engine import IdRanges, Links, UsedCodes, batches_by
 from disco.records.content import content_hash
 from disco.records.errors import InputError, TableError
 
@@ -22,9 +23,12 @@ def in_buckets(tables, size=7, **more):
         return pa.Table.from_batches(batches, schema)
 
 
+def with_column(table, column, values):
+    return table.set_column(table.schema.get_field_index(column), column, values)
+
+
 def as_text(table, column):
-    place = table.schema.get_field_index(column)
-    return table.set_column(place, column, table[column].cast(pa.string()))
+    return with_column(table, column, table[column].cast(pa.string()))
 
 
 def shuffled(tables, seed):
@@ -143,6 +147,50 @@ def test_rows_of_every_table_are_checked_also_those_from_before_the_year(
         some = memory_tables({name: rows for name, rows in wrong.items() if name not in absent})
         with pytest.raises(TableError, match=f"table {table} cannot be used"):
             in_buckets(some)
+
+
+@pytest.mark.parametrize("type_", [pa.uint64(), pa.uint8(), pa.string_view()], ids=str)
+def test_ids_of_every_type_that_a_file_may_have(tables, memory_tables, type_):
+    named = ("customers", "orders", "site", "codes")
+    others = {name: with_column(tables[name], "customer_id", tables[name]["customer_id"].cast(type_)) for name in named}
+    some = memory_tables({**tables, **others})
+    assert in_buckets(some).equals(feature_table(some, as_of=AS_OF).replace_schema_metadata(None))
+
+
+def refusal(function, tables):
+    with pytest.raises(TableError) as refused:
+        function(tables)
+    return str(refused.value), refused.value.problems
+
+
+@pytest.mark.parametrize("name", ["customers", "orders"])
+def test_an_integer_beyond_the_largest_id_is_refused_in_the_same_words(tables, memory_tables, name):
+    ids = pa.array([2**63, *tables[name]["customer_id"].to_pylist()[1:]], pa.uint64())
+    wrong = memory_tables({**tables, name: with_column(tables[name], "customer_id", ids)})
+    assert refusal(in_buckets, wrong) == refusal(lambda some: feature_table(some, as_of=AS_OF), wrong)
+
+
+def test_of_two_tables_with_bad_rows_the_same_one_is_named_and_none_for_rows_after_the_day(tables, memory_tables):
+    orders = tables["orders"].sort_by([("ordered_at", "descending")])  # the first one is after the day
+    late = with_column(orders, "items", pa.array([-1, *orders["items"].to_pylist()[1:]]))
+    site = with_column(tables["site"], "visits", pa.array([-1, *tables["site"]["visits"].to_pylist()[1:]]))
+    returns = with_column(tables["returns"], "value", pa.array([-1.0, *tables["returns"]["value"].to_pylist()[1:]]))
+    for names in ({"orders": late, "site": site}, {"site": site, "returns": returns}):
+        rest = {name: table for name, table in tables.items() if name not in names}
+        wrong = memory_tables({**dict(reversed(names.items())), **rest})
+        words = refusal(in_buckets, wrong)
+        assert words == refusal(lambda some: feature_table(some, as_of=AS_OF), wrong)
+        assert "table orders" not in words[0]
+
+
+def test_there_are_no_more_buckets_than_files_that_may_be_open(tables, memory_tables, monkeypatch):
+    monkeypatch.setattr(on_engine, "_MOST_BUCKETS", 5)
+    assert len(in_buckets(memory_tables(tables), 1).to_batches()) == 5
+
+
+def test_orders_without_a_code_meet_nobody_whether_their_code_is_null_or_empty():
+    orders = pa.table({"customer_id": [1, 2, 3], "code": [None, "", "c7"]})
+    assert Links(IdRanges((2,)), "code")(orders)["home"].to_pylist() == [1]
 
 
 def test_buckets_report_how_far_they_are(tables, memory_tables):

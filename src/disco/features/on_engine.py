@@ -32,7 +32,6 @@ from disco.features.builder import (
     metadata_of,
     opened_duckdb,
     reading,
-    refuse_rows,
 )
 from disco.features.catalogue import TABLES, Feature, choose
 from disco.features.kernel import ranges_of_texts
@@ -53,6 +52,7 @@ MOST_CUSTOMERS = 2_000_000  # to train on: a network has some thousand weights
 SAMPLED_KEY = b"disco.sampled"  # metadata of features: how many customers there were before some were taken
 _STREAMING_BYTES, _LEAST_BYTES = 3 << 30, 256 << 20
 _LEAST_BUCKETS = 4
+_MOST_BUCKETS = 512  # of an engine in this process, which has a file of each open at once
 _SAMPLE = 1 << 15  # customers by whose ids the ranges are chosen
 _BUCKET = pa.field("bucket", pa.int32())
 _KEY, _HOME = pa.field("key", pa.int64()), pa.field("home", pa.int32())
@@ -114,6 +114,8 @@ def batches_by(
         ) as whole:
             yield whole
         return
+    if customers is not None:
+        bucket_customers = max(bucket_customers, -(-customers // _MOST_BUCKETS))
     with feature_chunks(
         engine,
         tables,
@@ -124,7 +126,7 @@ def batches_by(
         check=check,
         report=report,
     ) as (schema, chunks):
-        yield schema, _in_order(engine, chunks, schema, tables, report=report, customers=customers)
+        yield schema, _in_order(engine, chunks, schema, tables, as_of, report=report, customers=customers)
 
 
 def _customers(tables: Tables) -> int:
@@ -164,7 +166,7 @@ def feature_chunks(
     with connected(nobody, threads=1) as (connection, _):
         sources = Sources.describe(connection, present, as_of, locale)
     with ExitStack() as stack:
-        with _located(tables):
+        with _located(tables, as_of):
             tell(report, 0, None, "reading customers")
             ranges = IdRanges.of_customers(held["customers"].rows(["customer_id"]), bucket_customers)
             tell(report, 0, None, "reading the tables")
@@ -241,6 +243,7 @@ def _in_order(
     chunks: ChunkedTable,
     schema: pa.Schema,
     tables: Tables,
+    as_of: date,
     *,
     report: Report | None = None,
     customers: int | None = None,
@@ -249,7 +252,7 @@ def _in_order(
 
     An engine in this process gives them in the order of buckets; those of others wait in files.
     """
-    batches = _reported(chunks.batches(), tables, report, customers)
+    batches = _reported(chunks.batches(), tables, as_of, report, customers)
     if engine.in_process:
         yield from (batch.cast(schema) for batch in batches)
         return
@@ -268,13 +271,13 @@ def _in_order(
 
 
 def _reported(
-    batches: Iterator[pa.RecordBatch], tables: Tables, report: Report | None, customers: int | None
+    batches: Iterator[pa.RecordBatch], tables: Tables, as_of: date, report: Report | None, customers: int | None
 ) -> Iterator[pa.RecordBatch]:
     """The batches with rows; the report is told how many of the customers they have so far."""
     done = 0
     while True:
         tell(report, done, customers, "computing features")
-        with _located(tables):
+        with _located(tables, as_of):
             batch = next(batches, None)
         if batch is None:
             return
@@ -284,14 +287,17 @@ def _reported(
 
 
 @contextmanager
-def _located(tables: Tables) -> Iterator[None]:
-    """Rows that break a rule of their table are named by their place in the table, not by that in a chunk."""
+def _located(tables: Tables, as_of: date) -> Iterator[None]:
+    """Rows that break a rule of their table are named by their place in the table, not by that in a chunk.
+
+    Of several tables with such rows, the one is named that the program over all rows names.
+    """
     try:
         yield
     except TableError:
-        for name in tables.names():
-            if isinstance(tables.scan(name), pa.Table | pads.Dataset):
-                refuse_rows(tables, name)
+        if all(isinstance(tables.scan(name), pa.Table | pads.Dataset) for name in tables.names()):
+            with connected(tables) as (connection, present), reading(tables):
+                Sources.describe(connection, present, as_of, locale_of(tables)).check(connection)
         raise
 
 
@@ -351,10 +357,10 @@ def _bytes(texts: Any) -> tuple[Integers, Any]:
 
 
 def _plain(ids: Any) -> Any:
-    """Ids as int64 or text."""
+    """Ids as int64 or text. Integers beyond int64, which the rules refuse in rows that count, become others."""
     kind = ids.type.value_type if pa.types.is_dictionary(ids.type) else ids.type
     if pa.types.is_integer(kind):
-        return ids.cast(pa.int64())
+        return ids.cast(kind).cast(pa.int64(), safe=False)
     return ids.cast(kind).cast(pa.large_string())
 
 
@@ -443,7 +449,11 @@ class Links:
     column: str
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
-        named = chunk.filter(pc.is_valid(chunk[self.column]))
+        plain = pa.table({name: _plain(chunk[name]) for name in ("customer_id", self.column)})
+        keys = plain[self.column]
+        # an empty text is no code: the orders without one would all meet in one bucket
+        is_named = pc.is_valid(keys) if pa.types.is_integer(keys.type) else pc.not_equal(keys, "")
+        named = plain.filter(is_named)
         homes = pa.table([self.ranges.number(named["customer_id"])], schema=pa.schema([_HOME]))
         linked = _keyed(named.select([self.column]), self.column, self.ranges.count)
         return linked.select([_KEY.name]).append_column(_HOME, homes[0]).append_column(_BUCKET, linked[_BUCKET.name])
@@ -529,11 +539,11 @@ def sampled_batches(
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """As `batches_by`, of about `most` customers; the schema carries the snapshot of all of them."""
     with feature_chunks(engine, tables, as_of=as_of, features=features) as (schema, chunks), chunks.kept() as kept:
-        with _located(tables):
+        with _located(tables, as_of):
             counted = kept.fold(Counted.of, Counted.__add__)
         sample = CustomerSample(counted.customers, most)
         whole = sample.named(with_snapshot(schema, counted.snapshot))
-        yield whole, _in_order(engine, kept.transform(sample, kept.schema), whole, tables)
+        yield whole, _in_order(engine, kept.transform(sample, kept.schema), whole, tables, as_of)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from disco.records.tables import FIRST_DAY, SCHEMAS, Kind
 from disco.records.validation.rules import Rule, rules_of
 
 REFUSED = "disco refuses table "  # begins the message of a query that met a bad row; the table's name follows
-_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 _UNTYPED = '"NULL"'  # a column without a single value
 _KEYS = {
     "customer": (
