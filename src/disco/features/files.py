@@ -152,10 +152,6 @@ class FeatureFile:
         """All rows, in memory."""
         return pa.Table.from_batches(self.to_batches(), self.schema).combine_chunks()
 
-    def with_schema(self, schema: pa.Schema) -> "FeatureFile":
-        """The same with other metadata."""
-        return replace(self, schema=schema)
-
     def _read(self, names: list[str]) -> Any:
         found = self.file.read(columns=names).select(names)
         return found if self.rows is None else found.filter(pa.array(self.rows))
