@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from quick_disks import quick_disks
-from quick_tables import quick_tables
 from stores import artefacts_of, new_urls, open_store
 from trial_server import TrialServer, trial_server
 
@@ -155,13 +154,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if session.config.getoption("--record-durations") and "PYTEST_XDIST_WORKER" not in os.environ:
         rounded = {file: round(seconds, 1) for file, seconds in sorted(_seconds.items())}
         _DURATIONS.write_text(json.dumps(rounded, indent=0) + "\n", encoding="utf-8")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def tables_without_alembic() -> Iterator[None]:
-    """Databases of tests get their tables quickly; the first of each kind by Alembic."""
-    with quick_tables():
-        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -38,7 +38,7 @@ COMMANDS = SHOP_COMMANDS | OTHER_COMMANDS
 @pytest.fixture
 def here(shop: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The learned shop as the current folder, with settings, and inputs for every command."""
-    (shop / "disco.yaml").write_text("plans: plans\n")
+    (shop / "disco.yaml").write_text("context: context.safetensors\n")
     pq.write_table(pa.table({"x1": [0.5], "depth": [0.1], "full_price": [20.0]}), shop / "log.parquet")
     pq.write_table(pa.table({"customer_id": ["a", "b"], "0.1": [1.0, 2.0]}), shop / "values.parquet")
     (shop / "caps.yaml").write_text("caps: {0.1: 1}\n")
@@ -79,14 +79,12 @@ def test_no_output_replaces_what_makes_up_a_shop(disco: Disco, here: Path, comma
         "context.safetensors": "is the shop's context network",
         f"artefacts/{artefact.name}": "lies in the shop's folder of artefacts",
         "artefacts/new.parquet": "lies in the shop's folder of artefacts",
-        "plans/new.parquet": "lies in the shop's folder of plans",
         "data/orders.parquet": "is the table orders",
         "data/customers.csv": "is the table customers",
         "data/site/part-1.parquet": "lies in the table site",
         "data/retailer.json": "is the state of a simulated retailer",
     }
     (here / "data" / "site").mkdir()
-    (here / "plans").mkdir()  # of an older disco
     inside = "lies in the folder of tables that this command reads"
     if command.startswith(("features", "respond")):
         kept |= {out: inside for out in kept if out.startswith("data/")}

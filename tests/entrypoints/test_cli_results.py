@@ -230,8 +230,8 @@ def test_a_shop_that_has_planned_nothing_yet_misses_no_database(disco: Run, tmp_
     assert disco("init", tmp_path / "new")[0] == 0
     _, out, _ = disco("doctor", "--shop", tmp_path / "new")
     assert "ok       database, campaigns: none yet" in out
-    (tmp_path / "new" / "plans" / "3f9a1c").mkdir(parents=True)
-    (tmp_path / "new" / "plans" / "3f9a1c" / "plan.json").touch()  # so there was one: where is it?
+    (tmp_path / "new" / "artefacts").mkdir()
+    (tmp_path / "new" / "artefacts" / "3f9a1c.arrow").touch()  # so there was one: where is it?
     _, out, _ = disco("doctor", "--shop", tmp_path / "new")
     assert "failed   database" in out
 

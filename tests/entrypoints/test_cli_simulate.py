@@ -128,13 +128,13 @@ def test_a_retailer_json_of_another_program_does_not_open_the_folder(
         assert _bytes(tmp_path) == before
 
 
-def test_simulated_tables_do_not_land_among_plans(disco: Disco, tmp_path: Path) -> None:
+def test_simulated_tables_do_not_land_among_artefacts(disco: Disco, tmp_path: Path) -> None:
     shop = tmp_path / "shop"
     assert disco("init", shop)[0] == 0
-    (shop / "plans").mkdir()
-    code, _, err = disco("simulate", "--customers", 10, "-o", shop / "plans")
-    assert (code, "the shop's folder of plans" in err) == (1, True)
-    assert not list((shop / "plans").iterdir())
+    (shop / "artefacts").mkdir()
+    code, _, err = disco("simulate", "--customers", 10, "-o", shop / "artefacts")
+    assert (code, "the shop's folder of artefacts" in err) == (1, True)
+    assert not list((shop / "artefacts").iterdir())
 
 
 def test_simulate_reads_settings_and_lets_options_override_them(disco: Disco, tmp_path: Path) -> None:

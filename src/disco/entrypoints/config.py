@@ -243,7 +243,6 @@ class ShopSettings(_Section):
         "artefacts",
         description="folder of decisions, contexts and features, from here; one for all who share a database",
     )
-    plans: str = Field("plans", description="folder of plans of an older disco, from here; read by disco db upgrade")
     model: ModelSettings = Field(ModelSettings(), description="the model before any campaign")
     engagement: EngagementSettings = Field(
         EngagementSettings(), description="the share of receivers who buy, before any campaign"

@@ -87,7 +87,6 @@ def _files_of(shop: "Shop", replaces: Replaces | None) -> Iterator[Protected]:
     if "://" not in settings.data and replaces != "tables":
         yield from _tables(folder / settings.data)
     yield Protected(shop.artefacts, "the shop's folder of artefacts", inside=True)
-    yield Protected(shop.plans, "the shop's folder of plans", inside=True)
 
 
 def _tables(folder: Path) -> Iterator[Protected]:

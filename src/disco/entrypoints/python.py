@@ -575,7 +575,6 @@ class Shop:
                 cache=self.cache(),
                 folders=self.files.folders,
                 tables=self.data.place,
-                old_plans=self.plans,
                 dry_run=dry_run,
             )
 
@@ -687,12 +686,8 @@ class Shop:
         with self.store() as store:
             return verify_journal(store, contains=contains)
 
-    def upgrade(self, *, without_plans: bool = False) -> "DatabaseUpgrade":
-        """Bring the database to what this program knows: all changes in one transaction, or none.
-
-        without_plans: also where the folder of plans of an older disco lacks some; these lose what lies only there.
-        """
-        from disco.adapters.store.artefacts import FolderArtefacts
+    def upgrade(self) -> "DatabaseUpgrade":
+        """Bring the database to what this program knows: all changes in one transaction, or none."""
         from disco.adapters.store.opening import is_empty, open_database, shown, upgrade
         from disco.operations.doctor import DatabaseUpgrade
 
@@ -700,8 +695,7 @@ class Shop:
         try:
             if is_empty(database):
                 self._refuse_orphans()
-            artefacts = FolderArtefacts(self.artefacts)
-            before, after = upgrade(database, artefacts=artefacts, plans=self.plans, without_plans=without_plans)
+            before, after = upgrade(database)
         finally:
             database.engine.dispose()
         return DatabaseUpgrade(database=shown(database.engine.url), before=before, after=after)
@@ -728,11 +722,6 @@ class Shop:
     def artefacts(self) -> Path:
         """The folder of large tables; made when the first one is written."""
         return self.folder / self.settings.artefacts
-
-    @property
-    def plans(self) -> Path:
-        """The folder of plans that an older disco left; `upgrade` reads it."""
-        return self.folder / self.settings.plans
 
     @property
     def files(self) -> "ShopFiles":
@@ -767,7 +756,7 @@ class Shop:
 
     def _private(self) -> "Iterator[Path]":
         """What no plan may name, in whichever folder it lies."""
-        yield from (self.folder / FILE, self.folder / self.settings.context, self.artefacts, self.plans)
+        yield from (self.folder / FILE, self.folder / self.settings.context, self.artefacts)
         if (file := self.files.database) is not None:
             yield from (Path(f"{file}{ending}") for ending in ("", "-journal", "-wal", "-shm"))
         if self.settings.oidc is not None and self.settings.oidc.client_secret_file is not None:
@@ -819,19 +808,17 @@ class Shop:
 
     def _orphans(self) -> list[Path]:
         """Files of plans, by which a shop with an empty database is known to have lost it."""
-        return [*self.artefacts.glob("*.arrow"), *self.plans.glob("*/plan.json")]
+        return list(self.artefacts.glob("*.arrow"))
 
     def _refuse_orphans(self) -> None:
         """A new database would have another secret, and campaigns that are out could be launched again."""
         if orphans := self._orphans():
             place = self._shown_database()
-            plans = orphans[0].name == "plan.json"
-            folder, setting = (self.plans, "plans") if plans else (self.artefacts, "artefacts")
             raise StateError(
-                f"The database {place} is empty, but {folder} holds files of plans ({orphans[0].name}, …), so the "
-                "database was lost or another one is named",
+                f"The database {place} is empty, but {self.artefacts} holds files of plans ({orphans[0].name}, …), so "
+                "the database was lost or another one is named",
                 fix="Restore the backup with `disco restore`, or correct `database_url`. For a new shop, let the "
-                f"setting `{setting}` name another folder.",
+                "setting `artefacts` name another folder.",
             )
 
     def _shown_database(self) -> str:

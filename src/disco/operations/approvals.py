@@ -38,7 +38,7 @@ class PlanApproval(Result):
     approved: bool
     """Whether somebody who did not make the plan has approved it."""
     made_by: tuple[str, ...]
-    """Who made it; empty for a plan of an earlier revision."""
+    """Who made it."""
     approvals: tuple[GivenApproval, ...]
     """Who approved it, and when."""
     warnings: tuple[str, ...]

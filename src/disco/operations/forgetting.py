@@ -73,13 +73,11 @@ def forget(
     cache: FeatureCache,
     folders: Sequence[Path],
     tables: str,
-    old_plans: Path | None = None,
     dry_run: bool = False,
 ) -> Forgotten:
     """Forget these customers, all of them or none.
 
     folders: where unfinished files of killed processes may lie. tables: the place of the retailer's own tables.
-    old_plans: the folder of plans that an older disco left.
     """
     wanted = list(dict.fromkeys(customers))
     _refuse_names(wanted)
@@ -120,7 +118,7 @@ def forget(
         texts=texts,
         files=files,
         unfinished=unfinished,
-        elsewhere=_elsewhere(tables, named, left, lists, old_plans),
+        elsewhere=_elsewhere(tables, named, left, lists),
         dry_run=dry_run,
     )
 
@@ -206,7 +204,6 @@ def _elsewhere(
     named: Sequence[str],
     left: Mapping[str, Sequence[str]],
     lists: Sequence[str],
-    old_plans: Path | None,
 ) -> tuple[str, ...]:
     """left: rows of the database that still name them, table and column → keys."""
     said = [
@@ -225,6 +222,4 @@ def _elsewhere(
             said.append(f"The database, {place}: {counted(len(keys), 'row')} ({shown}).")
     if lists:
         said.append(f"Lists of customers that plans name: {', '.join(lists)}.")
-    if old_plans is not None and any(old_plans.glob("*/plan.json")):
-        said.append(f"{old_plans}, a copy from before the database was upgraded: remove it once you need it no more.")
     return tuple(said)

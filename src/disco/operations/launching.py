@@ -36,8 +36,6 @@ from disco.records.plan import Plan
 from disco.records.ports import Clock, Engine, Store, Transaction
 from disco.records.result import NotInJson, Result, TableResult
 
-_RENAMED = {"code_version": "program_version"}  # inputs of plans that an upgrade brought along
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Launched(TableResult):
@@ -258,8 +256,7 @@ def _inputs_within(transaction: Transaction, planned: Planned, prior: Belief | N
 
 
 def _refuse_changed(planned: Planned, inputs: Mapping[str, str]) -> None:
-    kept = {_RENAMED.get(name, name): content for name, content in planned.inputs.items()}
-    changed = sorted(name for name, content in inputs.items() if kept.get(name) != content)
+    changed = sorted(name for name, content in inputs.items() if planned.inputs.get(name) != content)
     if changed:
         words = {
             "belief": "model",
@@ -269,7 +266,7 @@ def _refuse_changed(planned: Planned, inputs: Mapping[str, str]) -> None:
             "contact": "codes of other campaigns",
             HOLDOUT_INPUT: "secret of the lasting holdout",
             LOCALE_INPUT: f"currency or time zone (planned in {_locale_words(planned)})",
-            "program_version": f"program version (planned with {kept.get('program_version', 'none')})",
+            "program_version": f"program version (planned with {planned.inputs.get('program_version', 'none')})",
         }
         listed = ", ".join(dict.fromkeys(words.get(name, name) for name in changed))
         raise StateError(

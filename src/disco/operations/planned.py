@@ -108,8 +108,7 @@ def keep(store: Store, planned: Planned) -> None:
 def keep_within(transaction: Transaction, planned: Planned, *, by: Actor, renew: bool = False) -> None:
     """Keep a plan, and who made it: they cannot approve it.
 
-    renew: also where it is there and damaged. A plan of an earlier revision has no maker until it
-    is made again.
+    renew: also where it is there and damaged.
     """
     added = transaction.plans.add(planned.record(), planned.tables(), renew=renew)
     if added or not transaction.approvals.makers(planned.plan_id):

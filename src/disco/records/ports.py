@@ -704,7 +704,7 @@ class ApprovalRepository(Protocol):
     def add_maker(self, plan_id: str, maker: Actor, *, at: datetime) -> None: ...
 
     def makers(self, plan_id: str) -> tuple[Actor, ...]:
-        """Those who wrote the plan; none for a plan of an earlier revision."""
+        """Those who wrote the plan; none for a plan that another program wrote."""
 
 
 class SettingRepository(Protocol):

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from disco.adapters.store import opening
 from disco.adapters.store.opening import open_database, upgrade
 from disco.adapters.store.schema import REVISION
 from disco.entrypoints.python import Shop
@@ -19,12 +20,13 @@ from disco.records.errors import UpgradeError
 from disco.records.jobs import JobKind, JobState
 
 API = "/api/v1"
-NEWER = "9999"
+NEWER, OLDER = "9999", "older"
 Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def shop(tmp_path: Path, database_url: str) -> Shop:
+def shop(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    monkeypatch.setattr(opening, "KNOWN_REVISIONS", (OLDER, REVISION))
     (tmp_path / "disco.yaml").write_text(f"database_url: {database_url}\n")
     return Shop.open(tmp_path)
 
@@ -46,7 +48,7 @@ def revise(shop: Shop, revision: str) -> None:
     database.engine.dispose()
 
 
-@pytest.mark.parametrize(("revision", "said"), [(NEWER, "made by a newer disco"), ("0007", "disco db upgrade")])
+@pytest.mark.parametrize(("revision", "said"), [(NEWER, "made by a newer disco"), (OLDER, "disco db upgrade")])
 def test_a_running_server_reads_on_and_writes_nothing_at_another_revision(
     server: TestClient, shop: Shop, revision: str, said: str
 ) -> None:
@@ -112,11 +114,11 @@ def test_a_worker_at_another_revision_ends_and_leaves_its_jobs_to_others(shop: S
 def test_a_program_does_not_start_on_a_database_of_another_revision(disco: Run, shop: Shop, command: str) -> None:
     with shop.store(missing="create"):
         pass
-    revise(shop, "0007")
+    revise(shop, OLDER)
     port = ("--port", "0") if command == "serve" else ()
     code, _, said = disco(command, "--shop", shop.folder, *port)
     assert code == 1
-    assert f"is at revision 0007; this program needs {REVISION}" in said
+    assert f"is at revision {OLDER}; this program needs {REVISION}" in said
     assert "disco db upgrade" in said
 
 

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from disco.adapters.store import schema
 from disco.adapters.store.database import UNREADABLE, Database
 from disco.adapters.store.journal import SCHEMA_SUBJECT, append_own, last_within
+from disco.adapters.store.migrations import create_tables
 from disco.adapters.store.opening import is_empty, plain_errors, revision_of, shown
 from disco.records.errors import FileFormatError, StateError
 
@@ -61,12 +62,10 @@ def copy_in(database: Database, folder: Path) -> None:
 
     Every table is read again and compared with its file before the transaction ends.
     """
-    from disco.adapters.store.migrations import migrate
-
     with plain_errors(database, "restoring"), database.writing(SCHEMA_SUBJECT) as connection:
         if revision_of(connection) is not None:
             raise _not_empty(database)
-        migrate(connection, database)
+        create_tables(connection)
         for table in _TABLES:
             given = _from_file(folder / f"{table.name}.arrow", _schema(table))
             _insert(database, connection, table, given)

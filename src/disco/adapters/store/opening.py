@@ -27,11 +27,10 @@ from disco.records.errors import (
     UpgradeError,
 )
 from disco.records.locale import LOCALE_INPUT, Locale
-from disco.records.ports import Artefacts
 
 _SECRET_BYTES = 32
 _REVISION_IN = f"SELECT version_num FROM {schema.REVISIONS}"
-KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
+KNOWN_REVISIONS = (schema.BASELINE,)  # those of migrations/versions, the last one this program's
 _CONFLICTS = ("40001", "40P01")  # PostgreSQL's codes of a serialization failure and of a deadlock
 UPGRADE = "Back up the database and the folders beside it, then run `disco db upgrade`."
 _ANOTHER_DATABASE = "Name another database in disco.yaml (database_url)."
@@ -161,44 +160,29 @@ def refuse_another_locale(database: Database, locale: Locale) -> None:
             )
 
 
-def upgrade(
-    database: Database,
-    *,
-    artefacts: Artefacts | None = None,
-    plans: Path | None = None,
-    without_plans: bool = False,
-    only_empty: bool = False,
-) -> tuple[str | None, str]:
+def upgrade(database: Database, *, only_empty: bool = False) -> tuple[str | None, str]:
     """Bring the database to this program's revision in one transaction; the revisions before and after.
 
-    artefacts: where tables go that earlier revisions kept in the database; an empty database needs none. plans: the
-    folder of plans beside a database of revision 0001. without_plans: carry plans over whose files are not there.
+    only_empty: one that has tables stays as it is.
     """
-    from disco.adapters.store.migrations import migrate
+    from disco.adapters.store.migrations import create_tables, migrate
 
     # alone: no writer of an earlier program may be in the middle of something
     with plain_errors(database, "upgrading"), database.alone() as connection:
         before = revision_of(connection)
         if before == schema.REVISION or (before is not None and only_empty):
             return before, before
-        migrate(connection, database, artefacts=artefacts, plans=plans, without_plans=without_plans)
-        # the secret of the codes is made with the tables and never again: other codes would come from another one
-        _make_secret(connection, HOLDOUT_SECRET_NAME)
-        _make_secret(connection, SALT_NAME)
-        _make_secret(connection, PSEUDONYM_NAME)
         if before is None:
-            _make_secret(connection, CODE_SECRET_NAME)
+            create_tables(connection)
+            # secrets are made with the tables and never again: from other ones other codes and groups would come
+            for name in (HOLDOUT_SECRET_NAME, SALT_NAME, PSEUDONYM_NAME, CODE_SECRET_NAME):
+                secret = sealed("secret", {"name": name, "value": token_bytes(_SECRET_BYTES)})
+                connection.execute(schema.secrets.insert(), secret)
         else:
+            migrate(connection)
             detail = {"from": before, "to": schema.REVISION}
             append_own(connection, last_within(connection), action="upgrade", detail=detail)
         return before, schema.REVISION
-
-
-def _make_secret(connection: sa.Connection, name: str) -> None:
-    there = sa.select(schema.secrets.c.name).where(schema.secrets.c.name == name)
-    if connection.execute(there).first() is None:
-        secret = sealed("secret", {"name": name, "value": token_bytes(_SECRET_BYTES)})
-        connection.execute(schema.secrets.insert(), secret)
 
 
 def revision_of(connection: sa.Connection) -> str | None:
@@ -216,6 +200,9 @@ def revision_of(connection: sa.Connection) -> str | None:
     revision = said[0]
     if revision in KNOWN_REVISIONS:
         return revision
+    if revision.isdecimal() and "0000" < revision < schema.BASELINE:
+        words = f"{place} is at revision {revision}, from before the first release, which this disco cannot upgrade"
+        raise StateError(words, fix="Go on with the disco that made it, or begin a new shop with `disco init`.")
     if revision.isdecimal() and revision > schema.REVISION:
         words = f"{place} is at revision {revision}, made by a newer disco; this one knows {schema.REVISION}"
         raise UpgradeError(words, fix="Install the newer disco.")

@@ -114,11 +114,6 @@ class SqlPlans:
 
     def tables(self, plan_id: str) -> PlanTables:
         row, artefacts = self._row(plan_id), self._session.artefacts
-        if row.decisions is None:
-            raise StateError(
-                f"Plan {row.plan_id} has no decisions: its files were not found when the database was upgraded",
-                fix="Run `disco plan` again.",
-            )
         decisions, contexts = artefacts.get(row.decisions), artefacts.get(row.contexts)
         if not _is_planned(decisions) or not _is_matrix(contexts):
             raise FileFormatError(

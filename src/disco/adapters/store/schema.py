@@ -17,7 +17,8 @@ import sqlalchemy as sa
 from disco.records.errors import InputError, StateError
 from disco.records.life import Disposition
 
-REVISION = "0010"  # the last of migrations/versions
+BASELINE = "0011"  # revision of the first release; databases of before have lower ones and are not upgraded
+REVISION = BASELINE  # the last of migrations/versions
 REVISIONS = "alembic_version"  # the table that alembic keeps the revision in
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -95,9 +96,9 @@ plans = sa.Table(
     sa.Column("inputs", sa.Text, nullable=False),
     sa.Column("summary", sa.Text, nullable=False),
     sa.Column("planned_at", Moment, nullable=False),
-    sa.Column("decisions", sa.Text),  # artefacts; null where an upgrade did not find them
-    sa.Column("contexts", sa.Text),
-    sa.Column("features", sa.Text),  # null also where none were retained
+    sa.Column("decisions", sa.Text, nullable=False),  # artefacts, as are the following
+    sa.Column("contexts", sa.Text, nullable=False),
+    sa.Column("features", sa.Text),  # null: none were retained
     _seal(),
 )
 

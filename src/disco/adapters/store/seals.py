@@ -39,7 +39,7 @@ from disco.adapters.store.database import UNREADABLE, Database, change_later, in
 from disco.adapters.store.packs import packs_of
 from disco.adapters.store.session import CampaignRow, Session, no_such_campaign
 from disco.records.content import content_hash
-from disco.records.errors import DiscoError, SealError, StateError
+from disco.records.errors import DiscoError, SealError
 from disco.records.kept import OUTCOMES
 from disco.records.life import BrokenSeal, Sealed
 
@@ -259,23 +259,6 @@ def seal_states(session: Session) -> bool:
     return written
 
 
-def seal_all(connection: sa.Connection, database: Database) -> None:
-    """Seal everything that revision 0003 has as it is: the upgrade to it does."""
-    for kind, table, keys in _SINGLE[:_OF_0003]:
-        for row in _raw(connection, table):
-            where = [table.c[key] == row[key] for key in keys]
-            connection.execute(table.update().where(*where).values(seal=row_seal(kind, row)))
-    for row in _raw(connection, schema.campaigns):
-        _seal_campaign(connection, row["number"])
-    for row in _raw(connection, schema.batches):
-        try:
-            _seal_batch(connection, row, rows_seal(_rows_of(connection, database, row["number"])))
-        except UNREADABLE as error:
-            found, fix = "cells that cannot be read", "Restore a copy of the database from before the damage."
-            raise StateError(f"The outcomes of batch {row['batch_id']} have {found}", fix=fix) from error
-    seal_active(connection)
-
-
 def seal_active(connection: sa.Connection) -> None:
     for row in _raw(connection, schema.active_versions):
         seal = row_seal("active", row, _last_version(connection))
@@ -297,7 +280,6 @@ _SINGLE = (
     ("schedule", schema.schedules, ("id",)),
     ("webhook", schema.webhooks, ("id",)),
 )
-_OF_0003 = 4
 # plans that somebody made or approved and that are gone: `disco prune` removes a plan with its makers and approvals
 _GONE = sa.union(
     *(

@@ -1,7 +1,6 @@
 """`disco db upgrade`."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -15,14 +14,6 @@ def register(app: typer.Typer) -> None:
 
 
 def upgrade(
-    without_plans: Annotated[
-        bool,
-        typer.Option(
-            "--without-plans",
-            help="From revision 0001: also where the folder of plans lacks some. They lose their features, and their "
-            "decisions where they were not launched.",
-        ),
-    ] = False,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -34,7 +25,7 @@ def upgrade(
     """
     from disco.entrypoints.python import Shop
 
-    done = Shop.open(shop).upgrade(without_plans=without_plans)
+    done = Shop.open(shop).upgrade()
     if done.before == done.after:
         text = f"{done.database} is at revision {done.after}: nothing to do."
     else:
