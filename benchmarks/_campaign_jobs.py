@@ -117,9 +117,9 @@ def purchases(decisions: pa.Table, campaign: str = "bench") -> pa.Table:
 
 def opened(url: str) -> Any:
     """The store of a URL, with its artefacts beside the database or in the server's folder."""
-    from disco.adapters.store import CampaignStore
+    from disco.store import Store
 
-    return CampaignStore(url, place_of(url) / "artefacts")
+    return Store(url, place_of(url) / "artefacts")
 
 
 def place_of(url: str) -> Path:

@@ -19,7 +19,6 @@ from itertools import product
 import numpy as np
 from scipy.stats import binom
 
-from disco.adapters.store import CampaignStore
 from disco.belief import BasketModel, Engagement, EngagementCounts, SmoothSpline
 from disco.campaign import Belief, Lesson, learn
 from disco.evaluation.passes import generator
@@ -28,11 +27,11 @@ from disco.operations.planning import plan_campaign
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.decisions import Audience, Purchases
 from disco.records.plan import Plan, read_plan
-from disco.records.ports import Store
 from disco.records.private import temporary_folder
 from disco.records.score import EngagementHead
 from disco.retailer import RetailerSettings
 from disco.retailer.settings import Shape
+from disco.store import Store
 from studies.arguments import chances, whole_number, whole_numbers
 from studies.environment import ENGAGEMENT, REVENUE_WEIGHT, ContextRecipe, StudyShop, open_shop
 from studies.readings import DEPTH_SCALE
@@ -222,7 +221,7 @@ def run_study(
 ) -> list[Spent]:
     """As many campaigns, market by market in turn."""
     with temporary_folder("study") as folder:
-        store = CampaignStore.embedded(folder / "disco.sqlite")
+        store = Store.embedded(folder / "disco.sqlite")
         try:
             return [
                 one

@@ -19,8 +19,8 @@ from quick_disks import quick_disks
 from stores import artefacts_of, new_urls, open_store
 from trial_server import TrialServer, trial_server
 
-from disco.adapters.store import packs
 from disco.records.errors import MissingPartError
+from disco.store import packs
 
 # In a fresh clone the first users of the kernels compile them, which takes minutes. These two drills call almost all of
 # them. One process gets both, and the others meanwhile run rooms that need few, so that little is compiled twice.
@@ -36,7 +36,7 @@ _SPARK = (
     "test_operations_deciding_tables.py",
     "test_spark_shop.py",
 )
-_WITHOUT_ALLOCATION = {"features", "retailer", "records", "reports", "belief", "adapters"}
+_WITHOUT_ALLOCATION = {"features", "retailer", "records", "reports", "belief", "adapters", "store"}
 _WITHOUT_ALLOCATION |= {"test_service_openid.py", "test_report_page.py", "test_wheel.py"}  # of other rooms
 _WITH_ALLOCATION = {"test_store_concurrency.py", "test_spark_start.py"}  # of these rooms
 # Seconds of each file on two quiet cores, setup included; written by `./run test --record-durations`.

@@ -13,18 +13,17 @@ from hypothesis import strategies as st
 from store_samples import MOMENT, NETWORK, add_campaign, add_late, decisions, plan_record, version
 from stores import open_store
 
-from disco.adapters.store import CampaignStore
-from disco.adapters.store.database import FEW
 from disco.records.currency import read_currency
 from disco.records.errors import InputError, StateError
 from disco.records.kept import DECISIONS
 from disco.records.life import PlanTables, State
 from disco.records.locale import POUNDS_UTC, Locale
-from disco.records.ports import BELIEF
+from disco.store import BELIEF, Store
+from disco.store.database import FEW
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[CampaignStore]:
+def store(store_url: str) -> Iterator[Store]:
     store = open_store(store_url)
     yield store
     store.close()
@@ -34,7 +33,7 @@ LATER = MOMENT + timedelta(days=3)
 NOBODY = PlanTables(decisions=decisions([]).drop_columns(["code"]), contexts=np.zeros((0, 3)), features=None)
 
 
-def test_a_plan_is_kept_once_and_found_by_the_beginning_of_its_id(store: CampaignStore) -> None:
+def test_a_plan_is_kept_once_and_found_by_the_beginning_of_its_id(store: Store) -> None:
     records = [plan_record("spring", plan_id=plan_id) for plan_id in ("abcd1", "abcd2", "xyz")]
     with store.writing("spring", action="test") as transaction:
         for record in [*records, *records]:
@@ -56,7 +55,7 @@ def test_a_plan_is_kept_once_and_found_by_the_beginning_of_its_id(store: Campaig
         assert transaction.plans.of("autumn") == ()
 
 
-def test_a_campaign_has_a_plan_and_is_launched_once(store: CampaignStore) -> None:
+def test_a_campaign_has_a_plan_and_is_launched_once(store: Store) -> None:
     with store.writing("spring", action="test") as transaction:
         record = add_campaign(transaction)
         later = add_campaign(transaction, "a-later-one", start="2027-04-01")
@@ -77,7 +76,7 @@ def test_a_campaign_has_a_plan_and_is_launched_once(store: CampaignStore) -> Non
                 ask("autumn")
 
 
-def test_a_campaign_without_its_plan_is_refused(store: CampaignStore) -> None:
+def test_a_campaign_without_its_plan_is_refused(store: Store) -> None:
     with store.writing("spring", action="test") as transaction:
         record = add_campaign(transaction)
     homeless = type(record)(**{**_fields(record), "campaign": "other", "plan_id": "nowhere"})
@@ -92,7 +91,7 @@ def _fields(record: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("integer_ids", [True, False])
-def test_decisions_come_back_as_they_were_and_are_numbered_on(store: CampaignStore, integer_ids: bool) -> None:
+def test_decisions_come_back_as_they_were_and_are_numbered_on(store: Store, integer_ids: bool) -> None:
     ids = [-(2**63), 2**63 - 1, 17] if integer_ids else ["", 'a "quoted", {id} \\ \n', "ключ 🔑"]
     first = decisions(
         ids,
@@ -125,7 +124,7 @@ def test_decisions_come_back_as_they_were_and_are_numbered_on(store: CampaignSto
         assert transaction.decisions.of("spring", codes=pa.array([], pa.string())).num_rows == 0
 
 
-def test_the_tables_of_a_plan_come_back(store: CampaignStore) -> None:
+def test_the_tables_of_a_plan_come_back(store: Store) -> None:
     features = pa.table({"customer_id": ["1", "2"], "spend": pa.array([1.5, None])})
     decided = decisions(["1", "2"]).drop_columns(["code"])
     contexts = np.array([[1 / 3, -0.0, 5e-324], [1.0, 2.0, 3.0]])
@@ -147,7 +146,7 @@ _texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"
     reason=st.none() | _texts,
 )
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_text_and_any_double_survive(store: CampaignStore, rows: dict[str, float], reason: str | None) -> None:
+def test_any_text_and_any_double_survive(store: Store, rows: dict[str, float], reason: str | None) -> None:
     table = decisions(list(rows), value=list(rows.values()), codes=[None] * len(rows), arm=[reason or ""] * len(rows))
     with suppress(_UndoneError), store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=table)
@@ -175,9 +174,7 @@ class _UndoneError(Exception):
     ],
     ids=["customer", "late customer", "code", "late code", "customer within"],
 )
-def test_a_late_customer_or_code_that_is_there_is_refused_and_nothing_is_written(
-    store: CampaignStore, again: pa.Table
-) -> None:
+def test_a_late_customer_or_code_that_is_there_is_refused_and_nothing_is_written(store: Store, again: pa.Table) -> None:
     with store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=decisions(["1", "2"]))
         add_late(transaction, decisions(["8"]))
@@ -197,21 +194,21 @@ def test_a_late_customer_or_code_that_is_there_is_refused_and_nothing_is_written
 @pytest.mark.parametrize(
     "twice", [decisions(["1", "2", "1"], codes=["A", "B", "C"]), decisions(["1", "2", "3"], codes=["A", "B", "A"])]
 )
-def test_a_launch_with_a_customer_or_a_code_twice_is_refused(store: CampaignStore, twice: pa.Table) -> None:
+def test_a_launch_with_a_customer_or_a_code_twice_is_refused(store: Store, twice: pa.Table) -> None:
     with pytest.raises(StateError, match=r"(1|A) twice"), store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=twice)
     with store.reading() as transaction:
         assert transaction.plans.campaigns() == ()
 
 
-def test_codes_belong_to_the_decisions_that_have_a_depth(store: CampaignStore) -> None:
+def test_codes_belong_to_the_decisions_that_have_a_depth(store: Store) -> None:
     with store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=decisions(["1", "2"], codes=["A", None]))
         with pytest.raises(InputError, match="one code per depth"):
             transaction.decisions.add_codes("spring", pa.array(["A", "B"]), pooled=False)
 
 
-def test_a_code_of_a_pool_belongs_to_one_campaign_a_customer_may_be_in_many(store: CampaignStore) -> None:
+def test_a_code_of_a_pool_belongs_to_one_campaign_a_customer_may_be_in_many(store: Store) -> None:
     with store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=decisions(["1", "2"]), pooled=True)
         add_campaign(transaction, "autumn", decided=decisions(["1", "2"], codes=["A1", None]))
@@ -226,7 +223,7 @@ def test_a_code_of_a_pool_belongs_to_one_campaign_a_customer_may_be_in_many(stor
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-def test_no_number_that_is_none_gets_in(store: CampaignStore, number: float) -> None:
+def test_no_number_that_is_none_gets_in(store: Store, number: float) -> None:
     with store.writing("spring", action="test") as transaction:
         with pytest.raises(InputError, match="NaN or infinity"):
             add_campaign(transaction, decided=decisions(["1", "2"], value=[0.0, number]))
@@ -241,7 +238,7 @@ def test_no_number_that_is_none_gets_in(store: CampaignStore, number: float) -> 
             transaction.decisions.of("spring", customers=pa.array(["a\0b"]))
 
 
-def test_propensities_are_added_after_the_launch(store: CampaignStore) -> None:
+def test_propensities_are_added_after_the_launch(store: Store) -> None:
     with store.writing("spring", action="test") as transaction:
         for name in ("spring", "autumn"):
             add_campaign(transaction, name, decided=decisions(["1", "2", "3"], codes=[None] * 3))
@@ -256,7 +253,7 @@ def test_propensities_are_added_after_the_launch(store: CampaignStore) -> None:
             transaction.decisions.set_propensities("spring", beyond)
 
 
-def test_contexts_come_back_by_row_with_those_of_late_arrivals(store: CampaignStore) -> None:
+def test_contexts_come_back_by_row_with_those_of_late_arrivals(store: Store) -> None:
     many = 70_000
     matrix = np.arange(many * 3, dtype=np.float64).reshape(-1, 3) / 7
     people = decisions([str(number) for number in range(many)], codes=[None] * many)
@@ -282,7 +279,7 @@ def test_contexts_come_back_by_row_with_those_of_late_arrivals(store: CampaignSt
         transaction.decisions.add_late("spring", new, contexts=matrix[:1, :2], features=None, pooled=False)
 
 
-def test_features_come_back_with_those_of_late_arrivals(store: CampaignStore) -> None:
+def test_features_come_back_with_those_of_late_arrivals(store: Store) -> None:
     features = pa.table({"customer_id": ["1", "2"], "spend": pa.array([1.5, None]), "orders": pa.array([1, 2])})
     features = features.replace_schema_metadata({"as_of": "2027-03-01"})
     late = pa.table({"customer_id": ["3"], "spend": [0.1 + 0.2], "orders": [7]})
@@ -303,7 +300,7 @@ def test_features_come_back_with_those_of_late_arrivals(store: CampaignStore) ->
             transaction.contexts.features("autumn")
 
 
-def test_a_reserve_is_taken_one_by_one_and_never_overdrawn(store: CampaignStore) -> None:
+def test_a_reserve_is_taken_one_by_one_and_never_overdrawn(store: Store) -> None:
     with store.writing("spring", action="test") as transaction:
         add_campaign(transaction)
         transaction.decisions.set_reserve("spring", {0.1: 2, 0.25: None, 0.3: 0})
@@ -322,7 +319,7 @@ def test_a_reserve_is_taken_one_by_one_and_never_overdrawn(store: CampaignStore)
         assert transaction.decisions.reserve("spring") == {0.1: 0}
 
 
-def test_the_seal_of_late_arrivals_names_who_came_so_far(store: CampaignStore) -> None:
+def test_the_seal_of_late_arrivals_names_who_came_so_far(store: Store) -> None:
     with store.writing("spring", action="test") as transaction:
         add_campaign(transaction)
         assert transaction.decisions.late_seal("spring") is None
@@ -338,7 +335,7 @@ def test_the_seal_of_late_arrivals_names_who_came_so_far(store: CampaignStore) -
 
 
 @pytest.mark.parametrize("count", [3, FEW, FEW + 1])
-def test_few_and_many_names_find_the_same_late_arrivals(store: CampaignStore, count: int) -> None:
+def test_few_and_many_names_find_the_same_late_arrivals(store: Store, count: int) -> None:
     with store.writing("spring", action="test") as transaction:
         add_campaign(transaction)
         add_late(transaction, decisions(list(range(500, 502)), codes=["L1", None]))
@@ -350,7 +347,7 @@ def test_few_and_many_names_find_the_same_late_arrivals(store: CampaignStore, co
         assert transaction.decisions.codes_in_use(codes).to_pylist() == ["L1"]
 
 
-def test_evidence_is_replaced_whole_per_network(store: CampaignStore) -> None:
+def test_evidence_is_replaced_whole_per_network(store: Store) -> None:
     with store.writing("spring", action="test") as transaction:
         add_campaign(transaction)
         assert transaction.beliefs.evidence("spring", NETWORK) is None
@@ -362,7 +359,7 @@ def test_evidence_is_replaced_whole_per_network(store: CampaignStore) -> None:
         assert transaction.beliefs.networks("spring") == ("another", NETWORK)
 
 
-def test_one_version_is_active(store: CampaignStore) -> None:
+def test_one_version_is_active(store: Store) -> None:
     with store.writing(BELIEF, action="test") as transaction:
         assert transaction.beliefs.version() is None
         transaction.beliefs.add_version(version(1), activate=True)
@@ -383,7 +380,7 @@ def test_one_version_is_active(store: CampaignStore) -> None:
             transaction.beliefs.activate(9)
 
 
-def test_moments_keep_their_microseconds_and_need_a_time_zone(store: CampaignStore) -> None:
+def test_moments_keep_their_microseconds_and_need_a_time_zone(store: Store) -> None:
     with store.writing("spring", action="test") as transaction:
         transaction.plans.add(plan_record(), NOBODY)
         assert transaction.plans.get("plan-of-spring").planned_at == MOMENT

@@ -11,7 +11,6 @@ from job_steps import Clock, begin_alike, work_off
 from many_processes import at_once
 from stores import open_store
 
-from disco.adapters.store import CampaignStore
 from disco.operations import drafts, jobs
 from disco.records.errors import (
     InputError,
@@ -24,11 +23,11 @@ from disco.records.errors import (
 )
 from disco.records.jobs import LEASE, MOST_ATTEMPTS, MOST_RESULT_BYTES, JobKind, JobProgress, JobState
 from disco.records.people import Actor, ActorKind
-from disco.records.ports import JOBS
+from disco.store import JOBS, Store
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[CampaignStore]:
+def store(store_url: str) -> Iterator[Store]:
     store = open_store(store_url)
     yield store
     store.close()
@@ -39,7 +38,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_a_job_is_kept_claimed_and_done(store: CampaignStore, clock: Clock) -> None:
+def test_a_job_is_kept_claimed_and_done(store: Store, clock: Clock) -> None:
     zoe = store.by(Actor("Zoë", ActorKind.PERSON))
     asked = jobs.submit(zoe, "check", {"campaign": "späti"}, clock=clock)
     assert asked == jobs.get_job(store, asked.id) == jobs.get_job(store, asked.id[:6])
@@ -64,7 +63,7 @@ def test_a_job_is_kept_claimed_and_done(store: CampaignStore, clock: Clock) -> N
     assert jobs.claim(store, worker="two", clock=clock) is None
 
 
-def test_a_job_of_a_lost_worker_is_taken_over_and_the_lost_one_cannot_write(store: CampaignStore, clock: Clock) -> None:
+def test_a_job_of_a_lost_worker_is_taken_over_and_the_lost_one_cannot_write(store: Store, clock: Clock) -> None:
     asked = jobs.submit(store, "learn", {}, clock=clock)
     first = jobs.claim(store, worker="one", clock=clock)
     assert first is not None
@@ -88,7 +87,7 @@ def test_a_job_of_a_lost_worker_is_taken_over_and_the_lost_one_cannot_write(stor
     assert jobs.get_job(store, asked.id).result == {"by": "two"}
 
 
-def test_the_same_worker_in_a_later_attempt_is_another_owner(store: CampaignStore, clock: Clock) -> None:
+def test_the_same_worker_in_a_later_attempt_is_another_owner(store: Store, clock: Clock) -> None:
     jobs.submit(store, "learn", {}, clock=clock)
     first = jobs.claim(store, worker="one", clock=clock)
     clock.wait(minutes=2)
@@ -99,7 +98,7 @@ def test_the_same_worker_in_a_later_attempt_is_another_owner(store: CampaignStor
     assert jobs.finish(store, again, "2", clock=clock)
 
 
-def test_a_job_that_ends_every_worker_fails(store: CampaignStore, clock: Clock) -> None:
+def test_a_job_that_ends_every_worker_fails(store: Store, clock: Clock) -> None:
     asked = jobs.submit(store, "train", {}, clock=clock)
     for attempt in range(MOST_ATTEMPTS):
         taken = jobs.claim(store, worker=f"worker {attempt}", clock=clock)
@@ -113,9 +112,7 @@ def test_a_job_that_ends_every_worker_fails(store: CampaignStore, clock: Clock) 
     assert "lost 5 times" in failed.problem.message
 
 
-def test_a_worker_that_has_to_end_gives_its_job_back_and_no_attempt_is_counted(
-    store: CampaignStore, clock: Clock
-) -> None:
+def test_a_worker_that_has_to_end_gives_its_job_back_and_no_attempt_is_counted(store: Store, clock: Clock) -> None:
     asked = jobs.submit(store, "train", {}, clock=clock)
     for turn in range(2 * MOST_ATTEMPTS):
         taken = jobs.claim(store, worker=f"worker {turn}", clock=clock)
@@ -126,7 +123,7 @@ def test_a_worker_that_has_to_end_gives_its_job_back_and_no_attempt_is_counted(
     assert (back.state, back.attempts, back.lease_until) == (JobState.QUEUED, 0, None)
 
 
-def test_a_failed_job_says_what_the_command_line_would(store: CampaignStore, clock: Clock) -> None:
+def test_a_failed_job_says_what_the_command_line_would(store: Store, clock: Clock) -> None:
     asked = jobs.submit(store, "launch", {"plan_id": "x"}, clock=clock)
     taken = jobs.claim(store, worker="one", clock=clock)
     assert taken is not None
@@ -140,7 +137,7 @@ def test_a_failed_job_says_what_the_command_line_would(store: CampaignStore, clo
     }
 
 
-def test_a_repeated_attempt_waits_and_keeps_its_problem(store: CampaignStore, clock: Clock) -> None:
+def test_a_repeated_attempt_waits_and_keeps_its_problem(store: Store, clock: Clock) -> None:
     asked = jobs.submit(store, "check", {}, clock=clock)
     taken = jobs.claim(store, worker="one", clock=clock)
     assert taken is not None
@@ -157,7 +154,7 @@ def test_a_repeated_attempt_waits_and_keeps_its_problem(store: CampaignStore, cl
     assert again.attempts == 2
 
 
-def test_a_cancelled_job_does_not_run_and_a_running_one_is_told(store: CampaignStore, clock: Clock) -> None:
+def test_a_cancelled_job_does_not_run_and_a_running_one_is_told(store: Store, clock: Clock) -> None:
     queued, running = (jobs.submit(store, "plan", {}, clock=clock) for _ in range(2))
     assert jobs.cancel(store, queued.id, clock=clock).state is JobState.CANCELLED
     taken = jobs.claim(store, worker="one", clock=clock)
@@ -174,7 +171,7 @@ def test_a_cancelled_job_does_not_run_and_a_running_one_is_told(store: CampaignS
     assert jobs.claim(store, worker="one", clock=clock) is None
 
 
-def test_a_cancelled_job_of_a_lost_worker_is_not_run_again(store: CampaignStore, clock: Clock) -> None:
+def test_a_cancelled_job_of_a_lost_worker_is_not_run_again(store: Store, clock: Clock) -> None:
     asked = jobs.submit(store, "plan", {}, clock=clock)
     jobs.claim(store, worker="one", clock=clock)
     jobs.cancel(store, asked.id, clock=clock)
@@ -183,7 +180,7 @@ def test_a_cancelled_job_of_a_lost_worker_is_not_run_again(store: CampaignStore,
     assert jobs.get_job(store, asked.id).state is JobState.CANCELLED
 
 
-def test_a_job_that_was_done_before_the_cancel_stays_done(store: CampaignStore, clock: Clock) -> None:
+def test_a_job_that_was_done_before_the_cancel_stays_done(store: Store, clock: Clock) -> None:
     asked = jobs.submit(store, "plan", {}, clock=clock)
     taken = jobs.claim(store, worker="one", clock=clock)
     assert taken is not None
@@ -192,7 +189,7 @@ def test_a_job_that_was_done_before_the_cancel_stays_done(store: CampaignStore, 
     assert jobs.cancel(store, asked.id, clock=clock).state is JobState.DONE
 
 
-def test_what_is_asked_for_once_is_one_job(store: CampaignStore, clock: Clock) -> None:
+def test_what_is_asked_for_once_is_one_job(store: Store, clock: Clock) -> None:
     first = jobs.submit(store, "plan", {"plan": {}}, clock=clock, once="Zoë:key-1")
     clock.wait(seconds=1)
     assert jobs.submit(store, "plan", {"plan": {}}, clock=clock, once="Zoë:key-1") == first
@@ -200,7 +197,7 @@ def test_what_is_asked_for_once_is_one_job(store: CampaignStore, clock: Clock) -
     assert len(jobs.list_jobs(store).items) == 2
 
 
-def test_jobs_are_listed_page_by_page_the_newest_first(store: CampaignStore, clock: Clock) -> None:
+def test_jobs_are_listed_page_by_page_the_newest_first(store: Store, clock: Clock) -> None:
     asked = [jobs.submit(store, kind, {}, clock=clock).id for kind in ("plan", "learn", "check", "plan", "doctor")]
     taken = jobs.claim(store, worker="one", clock=clock)
     assert taken is not None
@@ -232,7 +229,7 @@ def test_jobs_are_listed_page_by_page_the_newest_first(store: CampaignStore, clo
         jobs.get_job(store, "0000")
 
 
-def test_a_long_result_is_an_artefact_that_nothing_removes_as_unnamed(store: CampaignStore, clock: Clock) -> None:
+def test_a_long_result_is_an_artefact_that_nothing_removes_as_unnamed(store: Store, clock: Clock) -> None:
     asked = jobs.submit(store, "replay", {}, clock=clock)
     taken = jobs.claim(store, worker="one", clock=clock)
     assert taken is not None
@@ -247,7 +244,7 @@ def test_a_long_result_is_an_artefact_that_nothing_removes_as_unnamed(store: Cam
     assert jobs.get_job(store, asked.id).result is None
 
 
-def test_jobs_that_ended_long_ago_can_go(store: CampaignStore, clock: Clock) -> None:
+def test_jobs_that_ended_long_ago_can_go(store: Store, clock: Clock) -> None:
     old, recent, waiting = (jobs.submit(store, "learn", {}, clock=clock).id for _ in range(3))
     for _ in (old, recent):
         taken = jobs.claim(store, worker="one", clock=clock)
@@ -283,7 +280,7 @@ def test_no_job_is_owned_twice_however_many_workers_there_are(store_url: str, cl
     store.close()
 
 
-def test_a_cancel_meets_heartbeats_without_an_error(store: CampaignStore, clock: Clock) -> None:
+def test_a_cancel_meets_heartbeats_without_an_error(store: Store, clock: Clock) -> None:
     for _ in range(10):
         jobs.submit(store, "train", {}, clock=clock)
         taken = jobs.claim(store, worker="one", clock=clock)
@@ -309,7 +306,7 @@ def test_a_cancel_meets_heartbeats_without_an_error(store: CampaignStore, clock:
 # ---- drafts ----
 
 
-def test_a_draft_has_revisions_and_no_change_is_lost(store: CampaignStore, clock: Clock) -> None:
+def test_a_draft_has_revisions_and_no_change_is_lost(store: Store, clock: Clock) -> None:
     zoe, abe = (store.by(Actor(name, ActorKind.PERSON)) for name in ("Zoë", "Abe"))
     first = drafts.put_draft(zoe, "spring", {"campaign": "spring"}, clock=clock)
     assert (first.revision, first.actor.name) == (1, "Zoë")
@@ -338,12 +335,12 @@ def test_a_draft_has_revisions_and_no_change_is_lost(store: CampaignStore, clock
 
 
 @pytest.mark.parametrize("name", ["", " spring", "a\nb", "x" * 101, ".", ".."])
-def test_a_draft_needs_a_name_that_can_be_shown(store: CampaignStore, clock: Clock, name: str) -> None:
+def test_a_draft_needs_a_name_that_can_be_shown(store: Store, clock: Clock, name: str) -> None:
     with pytest.raises(InputError, match="name of a draft"):
         drafts.put_draft(store, name, {}, clock=clock)
 
 
-def test_a_draft_is_json_of_a_bounded_size(store: CampaignStore, clock: Clock) -> None:
+def test_a_draft_is_json_of_a_bounded_size(store: Store, clock: Clock) -> None:
     with pytest.raises(InputError, match="at most 1,000,000"):
         drafts.put_draft(store, "spring", {"text": "x" * 1_000_001}, clock=clock)
     with pytest.raises(InputError, match="a plan as JSON"):
@@ -353,7 +350,7 @@ def test_a_draft_is_json_of_a_bounded_size(store: CampaignStore, clock: Clock) -
 # ---- replies ----
 
 
-def test_a_repeated_request_gets_the_kept_reply(store: CampaignStore, clock: Clock) -> None:
+def test_a_repeated_request_gets_the_kept_reply(store: Store, clock: Clock) -> None:
     zoe, abe = (store.by(Actor(name, ActorKind.KEY)) for name in ("Zoë", "Abe"))
     body = drafts.request_hash("POST", "/api/v1/plans", b"{}")
     reserved = drafts.begin_reply(zoe, "key-1", body, clock=clock)
@@ -374,7 +371,7 @@ def test_a_repeated_request_gets_the_kept_reply(store: CampaignStore, clock: Clo
         assert transaction.replies.find("key:Abe", "key-1") is None
 
 
-def test_a_request_that_came_to_nothing_can_be_repeated(store: CampaignStore, clock: Clock) -> None:
+def test_a_request_that_came_to_nothing_can_be_repeated(store: Store, clock: Clock) -> None:
     reserved = drafts.begin_reply(store, "key", "hash", clock=clock)
     drafts.drop_reply(store, "key", reserved)
     clock.wait(seconds=1)
@@ -395,7 +392,7 @@ def test_of_equal_requests_at_once_one_is_done(store_url: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "schlüssel", "a\nb"])
-def test_an_idempotency_key_is_short_and_plain(store: CampaignStore, clock: Clock, key: str) -> None:
+def test_an_idempotency_key_is_short_and_plain(store: Store, clock: Clock, key: str) -> None:
     with pytest.raises(InputError, match="Idempotency-Key"):
         drafts.begin_reply(store, key, "hash", clock=clock)
 

@@ -10,35 +10,34 @@ import sqlalchemy as sa
 from store_samples import MOMENT, add_campaign, decisions
 from stores import open_store
 
-from disco.adapters.store import CampaignStore
-from disco.adapters.store.health import restore_schema, vitals
 from disco.operations.journal import list_journal, verify_journal
 from disco.records.errors import SealError, StateError
 from disco.records.journal import JournalEntry
 from disco.records.life import State
 from disco.records.people import Actor, ActorKind, PersonRecord, Role
-from disco.records.ports import PEOPLE
+from disco.store import PEOPLE, Store
+from disco.store.health import restore_schema, vitals
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[CampaignStore]:
+def store(store_url: str) -> Iterator[Store]:
     opened = open_store(store_url)
     yield opened
     opened.close()
 
 
-def entries_of(store: CampaignStore) -> tuple[JournalEntry, ...]:
+def entries_of(store: Store) -> tuple[JournalEntry, ...]:
     with store.reading() as transaction:
         return transaction.journal.entries(limit=1_000)
 
 
-def break_of(store: CampaignStore) -> tuple[int, str] | None:
+def break_of(store: Store) -> tuple[int, str] | None:
     with store.reading() as transaction:
         found = transaction.journal.first_break()
     return None if found is None else (found.number, found.found)
 
 
-def some_life(store: CampaignStore) -> None:
+def some_life(store: Store) -> None:
     """Five entries about two campaigns."""
     for name in ("spring", "autumn"):
         with store.writing(name, action="launch") as transaction:
@@ -49,7 +48,7 @@ def some_life(store: CampaignStore) -> None:
             transaction.plans.set_state("spring", state)
 
 
-def test_a_write_has_one_entry_with_actor_action_subject_and_states(store: CampaignStore) -> None:
+def test_a_write_has_one_entry_with_actor_action_subject_and_states(store: Store) -> None:
     anna = Actor("Anna", ActorKind.PERSON)
     some_life(store.by(anna))
     first, *_, paused, resumed, closed = entries_of(store)
@@ -68,7 +67,7 @@ def test_a_write_has_one_entry_with_actor_action_subject_and_states(store: Campa
         assert not transaction.journal.contains("ff" * 32)
 
 
-def test_nothing_is_noted_of_what_was_not_written(store: CampaignStore) -> None:
+def test_nothing_is_noted_of_what_was_not_written(store: Store) -> None:
     some_life(store)
     with store.writing("spring", action="look") as transaction:
         transaction.plans.campaign("spring")
@@ -86,7 +85,7 @@ def test_nothing_is_noted_of_what_was_not_written(store: CampaignStore) -> None:
     assert len(entries_of(store)) == 5
 
 
-def test_who_writes_alone_has_an_entry_about_everything(store: CampaignStore) -> None:
+def test_who_writes_alone_has_an_entry_about_everything(store: Store) -> None:
     some_life(store)
     with store.alone(action="forget") as transaction:
         transaction.forgotten.add(["C17"], at=MOMENT)
@@ -99,7 +98,7 @@ def test_who_writes_alone_has_an_entry_about_everything(store: CampaignStore) ->
     assert "C17" not in last.detail
 
 
-def test_the_database_refuses_to_change_or_remove_an_entry(store: CampaignStore) -> None:
+def test_the_database_refuses_to_change_or_remove_an_entry(store: Store) -> None:
     some_life(store)
     statements = ["UPDATE journal SET actor = 'nobody'", "DELETE FROM journal", "DELETE FROM journal WHERE number = 5"]
     if store._database.engine.dialect.name == "postgresql":
@@ -111,7 +110,7 @@ def test_the_database_refuses_to_change_or_remove_an_entry(store: CampaignStore)
 
 
 @pytest.fixture
-def lived(copied_database_url: Callable[[str, Callable[[str], None]], str]) -> Iterator[CampaignStore]:
+def lived(copied_database_url: Callable[[str, Callable[[str], None]], str]) -> Iterator[Store]:
     """A copy of a store that has lived `some_life`."""
 
     def live(url: str) -> None:
@@ -122,7 +121,7 @@ def lived(copied_database_url: Callable[[str, Callable[[str], None]], str]) -> I
         yield store
 
 
-def without_triggers(store: CampaignStore, *statements: str) -> None:
+def without_triggers(store: Store, *statements: str) -> None:
     """As somebody would who owns the database."""
     with store._database.engine.begin() as connection:
         if connection.dialect.name == "sqlite":
@@ -170,9 +169,7 @@ def without_triggers(store: CampaignStore, *statements: str) -> None:
         (["UPDATE journal_heads SET seal = NULL WHERE subject = 'spring'"], 5, "head of spring does not name it"),
     ],
 )
-def test_every_attack_is_found_at_its_first_entry(
-    lived: CampaignStore, attack: list[str], number: int, words: str
-) -> None:
+def test_every_attack_is_found_at_its_first_entry(lived: Store, attack: list[str], number: int, words: str) -> None:
     without_triggers(lived, *attack)
     found = break_of(lived)
     assert found is not None
@@ -181,7 +178,7 @@ def test_every_attack_is_found_at_its_first_entry(
 
 
 @pytest.mark.parametrize("change", ["kind = 'nobody'", "detail = 'no JSON'"])
-def test_an_entry_that_cannot_be_read_is_named(lived: CampaignStore, change: str) -> None:
+def test_an_entry_that_cannot_be_read_is_named(lived: Store, change: str) -> None:
     without_triggers(lived, f"UPDATE journal SET {change} WHERE number = 5")
     assert verify_journal(lived).first_bad == 5
     with pytest.raises(SealError, match=r"Entry 5 of the journal was changed .*disco audit verify"):
@@ -189,7 +186,7 @@ def test_an_entry_that_cannot_be_read_is_named(lived: CampaignStore, change: str
     assert len(list_journal(lived, after=0, limit=4).entries) == 4
 
 
-def test_an_entry_cut_off_at_the_end_is_still_missed_after_the_next_write(store: CampaignStore) -> None:
+def test_an_entry_cut_off_at_the_end_is_still_missed_after_the_next_write(store: Store) -> None:
     some_life(store)
     without_triggers(store, "DELETE FROM journal WHERE number = 5")
     with store.writing("spring", action="later") as transaction:
@@ -198,7 +195,7 @@ def test_an_entry_cut_off_at_the_end_is_still_missed_after_the_next_write(store:
     assert found == (5, "entries of spring from 5 on were removed before it was written")
 
 
-def test_an_entry_whose_hash_was_made_again_breaks_the_chain_behind_it(store: CampaignStore) -> None:
+def test_an_entry_whose_hash_was_made_again_breaks_the_chain_behind_it(store: Store) -> None:
     some_life(store)
     second = entries_of(store)[1]
     forged = JournalEntry(
@@ -222,7 +219,7 @@ def test_an_entry_whose_hash_was_made_again_breaks_the_chain_behind_it(store: Ca
     assert found == (3, "it does not follow the entry before it")
 
 
-def test_missing_triggers_are_named_and_made_again(store: CampaignStore, store_url: str) -> None:
+def test_missing_triggers_are_named_and_made_again(store: Store, store_url: str) -> None:
     some_life(store)
     with store._database.engine.begin() as connection:
         if connection.dialect.name == "sqlite":
@@ -238,7 +235,7 @@ def test_missing_triggers_are_named_and_made_again(store: CampaignStore, store_u
     assert entries_of(store)[-1].action == "repair"
 
 
-def test_writers_side_by_side_make_one_chain(store: CampaignStore) -> None:
+def test_writers_side_by_side_make_one_chain(store: Store) -> None:
     names = [f"campaign-{number}" for number in range(6)]
     for name in names:
         with store.writing(name, action="launch") as transaction:
@@ -282,7 +279,7 @@ def test_both_databases_write_the_same_journal(tmp_path: Path, new_postgres_url:
     assert found[0] == found[1]
 
 
-def test_a_person_cannot_be_kept_twice_in_other_capitals(store: CampaignStore) -> None:
+def test_a_person_cannot_be_kept_twice_in_other_capitals(store: Store) -> None:
     for name in ("Zoë", "ZOE\N{COMBINING DIAERESIS}"):
         person = PersonRecord(name=name, role=Role.ADMIN, created_at=MOMENT)
         refused = pytest.raises(StateError, match="already exists") if name != "Zoë" else suppress(SealError)

@@ -8,16 +8,16 @@ import pytest
 from store_samples import MOMENT, add_campaign, batch, outcomes, receive
 from stores import open_store
 
-from disco.adapters.store import CampaignStore
 from disco.records.errors import InputError, StateError
 from disco.records.kept import OUTCOMES
 from disco.records.life import Disposition
+from disco.store import Store
 
 pytestmark = pytest.mark.usefixtures("kept_as")
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[CampaignStore]:
+def store(store_url: str) -> Iterator[Store]:
     store = open_store(store_url)
     with store.writing("spring", action="test") as transaction:
         add_campaign(transaction)
@@ -31,7 +31,7 @@ def _changes(*rows: tuple[str, int, Disposition, str | None]) -> pa.Table:
     return pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
 
 
-def test_rows_come_back_as_received_in_the_order_received(store: CampaignStore) -> None:
+def test_rows_come_back_as_received_in_the_order_received(store: Store) -> None:
     strange = outcomes(
         "b-second",
         ["e3", None, "", "e4\n,\"'"],
@@ -62,7 +62,7 @@ def test_rows_come_back_as_received_in_the_order_received(store: CampaignStore) 
             transaction.ledger.batch("c")
 
 
-def test_restrictions_hold_together(store: CampaignStore) -> None:
+def test_restrictions_hold_together(store: Store) -> None:
     table = outcomes(
         "b1",
         ["e1", "e2", "r1", "e1"],
@@ -92,7 +92,7 @@ def test_restrictions_hold_together(store: CampaignStore) -> None:
 
 
 @pytest.mark.parametrize("others", [0, 400])
-def test_rows_that_share_an_event_a_code_or_a_reference_come_once(store: CampaignStore, others: int) -> None:
+def test_rows_that_share_an_event_a_code_or_a_reference_come_once(store: Store, others: int) -> None:
     """However many are asked for: more texts than the ledger has rows are compared outside the database."""
     table = outcomes(
         "b1",
@@ -123,7 +123,7 @@ def test_rows_that_share_an_event_a_code_or_a_reference_come_once(store: Campaig
         assert found([], []) == []
 
 
-def test_an_event_is_in_force_once_per_campaign(store: CampaignStore) -> None:
+def test_an_event_is_in_force_once_per_campaign(store: Store) -> None:
     with store.writing("spring", action="test") as transaction:
         receive(transaction, batch("b1"), outcomes("b1", ["e1", "e1"], disposition=["applied", "duplicate"]))
         receive(transaction, batch("b3", "autumn"), outcomes("b3", ["e1"]))
@@ -135,7 +135,7 @@ def test_an_event_is_in_force_once_per_campaign(store: CampaignStore) -> None:
         assert transaction.ledger.outcomes("spring").num_rows == 2
 
 
-def test_applied_moves_from_one_row_of_an_event_to_another(store: CampaignStore) -> None:
+def test_applied_moves_from_one_row_of_an_event_to_another(store: Store) -> None:
     with store.writing("spring", action="test") as transaction:
         rows = outcomes("b1", ["e1", "e1", "e2"], disposition=["applied", "duplicate", "expired"])
         receive(transaction, batch("b1"), rows)
@@ -157,7 +157,7 @@ def test_applied_moves_from_one_row_of_an_event_to_another(store: CampaignStore)
         ]
 
 
-def test_a_reverted_batch_leaves_everything_but_its_own_page(store: CampaignStore) -> None:
+def test_a_reverted_batch_leaves_everything_but_its_own_page(store: Store) -> None:
     reverted = replace(batch("b1"), reverted_at=MOMENT)
     with store.writing("spring", action="test") as transaction:
         receive(transaction, batch("b1"), outcomes("b1", ["e1", "e2"]))
@@ -181,7 +181,7 @@ def test_a_reverted_batch_leaves_everything_but_its_own_page(store: CampaignStor
         receive(transaction, batch("b3"), outcomes("b3", ["e2"]))
 
 
-def test_rows_need_their_batch(store: CampaignStore) -> None:
+def test_rows_need_their_batch(store: Store) -> None:
     with pytest.raises(StateError, match="There is no batch"), store.writing("spring", action="test") as transaction:
         receive(transaction, batch("b1"), outcomes("nowhere", ["e1"]))
     with store.writing("spring", action="test") as transaction:

@@ -11,13 +11,13 @@ import pytest
 from store_samples import MOMENT, NETWORK, add_campaign, add_late, batch, decisions, outcomes, receive, version
 from stores import open_store
 
-from disco.adapters.store import CampaignStore
 from disco.records.errors import StateError
 from disco.records.life import Disposition, State
+from disco.store import Store
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[CampaignStore]:
+def store(store_url: str) -> Iterator[Store]:
     store = open_store(store_url)
     yield store
     store.close()
@@ -27,7 +27,7 @@ class _InterruptedError(Exception):
     pass
 
 
-def _whole_life(store: CampaignStore, *, then_fail: bool = False) -> None:
+def _whole_life(store: Store, *, then_fail: bool = False) -> None:
     with store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=decisions(["10", "9", "ä"], codes=["A", None, "C"]))
         add_late(transaction, decisions(["11"], codes=["L"]))
@@ -41,7 +41,7 @@ def _whole_life(store: CampaignStore, *, then_fail: bool = False) -> None:
             raise _InterruptedError
 
 
-def test_a_block_that_raises_leaves_nothing(store: CampaignStore) -> None:
+def test_a_block_that_raises_leaves_nothing(store: Store) -> None:
     with suppress(_InterruptedError):
         _whole_life(store, then_fail=True)
     with store.reading() as transaction:
@@ -52,7 +52,7 @@ def test_a_block_that_raises_leaves_nothing(store: CampaignStore) -> None:
     _whole_life(store)  # and nothing of it is in the way
 
 
-def test_nothing_is_written_by_a_reader(store: CampaignStore) -> None:
+def test_nothing_is_written_by_a_reader(store: Store) -> None:
     _whole_life(store)
     attempts: list[Callable[..., object]] = [
         lambda transaction: transaction.plans.set_state("spring", State.CLOSED),
@@ -68,7 +68,7 @@ def test_nothing_is_written_by_a_reader(store: CampaignStore) -> None:
         transaction.plans.set_state("spring", State.CLOSED)
 
 
-def test_a_second_writer_waits_and_then_sees_what_the_first_wrote(store: CampaignStore) -> None:
+def test_a_second_writer_waits_and_then_sees_what_the_first_wrote(store: Store) -> None:
     _whole_life(store)
     inside, seen = Event(), []
 

@@ -28,8 +28,8 @@ from small_life import launch_small
 from stores import open_store
 from trial_server import TrialServer, trial_server
 
-from disco.adapters.store import CampaignStore
 from disco.records.errors import DiscoError
+from disco.store import Store
 
 _SECONDS = 120
 _KILLS_PER_CAMPAIGN = 4
@@ -193,7 +193,7 @@ class Drill:
         """Start the server that was killed; its orphans must have noticed first."""
         _until(self._running.start)
 
-    def _reopened(self, url: str) -> CampaignStore:
+    def _reopened(self, url: str) -> Store:
         """The store after a crash; a server may still be recovering."""
         return _until(lambda: open_store(url))
 

@@ -8,17 +8,17 @@ import pyarrow as pa
 from small_life import CAMPAIGN, NETWORK, ingest_small, launch_small, outcomes_of
 from stores import open_store
 
-from disco.adapters.store import CampaignStore, packs
 from disco.operations import campaign_evidence
 from disco.records.errors import DiscoError
 from disco.records.life import Disposition
+from disco.store import Store, packs
 
 CUSTOMERS = 1_500
 _BATCHES = 8
 _MANY = packs.LEAST_ROWS
 
 
-def batches(store: CampaignStore) -> list[pa.Table]:
+def batches(store: Store) -> list[pa.Table]:
     """The outcomes in files that overlap by a third."""
     outcomes = outcomes_of(store)
     part = outcomes.num_rows // _BATCHES
@@ -51,7 +51,7 @@ class Outcome:
     evidence: bytes
 
     @classmethod
-    def of(cls, store: CampaignStore) -> "Outcome":
+    def of(cls, store: Store) -> "Outcome":
         with store.reading() as transaction:
             rows = transaction.ledger.outcomes(CAMPAIGN, dispositions=[Disposition.APPLIED])
             evidence = transaction.beliefs.evidence(CAMPAIGN, NETWORK)
@@ -66,7 +66,7 @@ class Outcome:
 
 
 def check_after_crash(
-    store: CampaignStore, files: Sequence[pa.Table], codes: pa.Array, *, launched: bool, acknowledged: dict[int, str]
+    store: Store, files: Sequence[pa.Table], codes: pa.Array, *, launched: bool, acknowledged: dict[int, str]
 ) -> None:
     """Nothing acknowledged is lost, nothing is there by halves, nothing counts twice, evidence is the ledger's."""
     with store.reading() as transaction:

@@ -17,9 +17,9 @@ from tempfile import TemporaryDirectory
 
 from whole_shop import make_shop, outputs
 
-from disco.adapters.store import packs
 from disco.entrypoints.python import doctor
 from disco.records.errors import DiscoError
+from disco.store import packs
 
 FOUND, REFUSED, HARMLESS = "found by doctor", "refused by the command that reads it", "harmless: all outputs are equal"
 

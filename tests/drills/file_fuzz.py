@@ -131,14 +131,6 @@ def warm() -> None:
     import duckdb  # noqa: F401
     import torch  # noqa: F401
 
-    import disco.adapters.store
-    import disco.entrypoints.cli.app
-    import disco.entrypoints.python
-    import disco.evaluation
-    import disco.features
-    import disco.operations.allocating
-    import disco.operations.replaying  # noqa: F401
-
 
 # ---- the shop ----
 

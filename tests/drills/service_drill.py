@@ -33,13 +33,13 @@ from many_processes import context
 from trial_server import TrialServer, trial_server
 from two_campaigns import FIRST, SECOND
 
-from disco.adapters.store import CampaignStore
 from disco.entrypoints import cli
 from disco.entrypoints.python import Shop
 from disco.entrypoints.worker import run_worker
 from disco.operations import jobs
 from disco.operations.audit import audit
 from disco.records.jobs import Job, JobState
+from disco.store import Store
 
 PARTS = ("worker", "servers", "postgres", "api", "slow", "tables", "conditions")
 DAY = "2025-12-01"
@@ -206,7 +206,7 @@ class WorkerDrill:
         assert found == clean, "a model, plan or codes that are not those of the command line"
         self.campaigns += 1
 
-    def _ended(self, store: CampaignStore, shop: Path, job: Job, database: str, *, kills: int) -> Job:
+    def _ended(self, store: Store, shop: Path, job: Job, database: str, *, kills: int) -> Job:
         """The job in its final state, after up to so many ends of workers that were running it."""
         end = time.monotonic() + _SECONDS
         while not (job := jobs.get_job(store, job.id)).is_final:

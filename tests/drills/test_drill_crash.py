@@ -10,8 +10,8 @@ from crash_kills import KILLS
 from crash_work import CUSTOMERS, batches, check_after_crash
 from small_life import CAMPAIGN, NETWORK, ingest_small, launch_small
 
-from disco.adapters.store import CampaignStore
 from disco.records.errors import MissingPartError
+from disco.store import Store
 
 
 def test_kills_at_any_moment_and_call_lose_and_double_nothing() -> None:
@@ -27,8 +27,8 @@ def test_kills_at_any_moment_and_call_lose_and_double_nothing() -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> CampaignStore:
-    store = CampaignStore.embedded(tmp_path / "disco.db")
+def store(tmp_path: Path) -> Store:
+    store = Store.embedded(tmp_path / "disco.db")
     launch_small(store, customers=CUSTOMERS)
     return store
 
@@ -43,7 +43,7 @@ def store(tmp_path: Path) -> CampaignStore:
         ("UPDATE outcomes SET full_price_minor = full_price_minor + 1 WHERE disposition = 'applied'", "evidence"),
     ],
 )
-def test_the_checks_see_what_a_crash_must_not_do(store: CampaignStore, damage: str, words: str) -> None:
+def test_the_checks_see_what_a_crash_must_not_do(store: Store, damage: str, words: str) -> None:
     files = batches(store)
     acknowledged = {0: ingest_small(store, files[0], source="file 0")}
     check_after_crash(store, files, pa.array([], pa.string()), launched=True, acknowledged=acknowledged)
@@ -55,8 +55,8 @@ def test_the_checks_see_what_a_crash_must_not_do(store: CampaignStore, damage: s
         check_after_crash(store, files, pa.array([], pa.string()), launched=True, acknowledged=acknowledged)
 
 
-def test_the_checks_see_codes_without_a_campaign(tmp_path: Path, store: CampaignStore) -> None:
-    empty = CampaignStore.embedded(tmp_path / "empty.db")
+def test_the_checks_see_codes_without_a_campaign(tmp_path: Path, store: Store) -> None:
+    empty = Store.embedded(tmp_path / "empty.db")
     check_after_crash(empty, [], pa.array(["A"]), launched=False, acknowledged={})
     with pytest.raises(AssertionError, match="launch is lost"):
         check_after_crash(empty, [], pa.array(["A"]), launched=True, acknowledged={})

@@ -18,10 +18,10 @@ import pytest
 from whole_shop import make_shop
 
 from disco import Shop
-from disco.adapters.store.copying import copy_out
-from disco.adapters.store.opening import open_database
 from disco.operations.audit import audit
 from disco.records.errors import DiscoError
+from disco.store.copying import copy_out
+from disco.store.opening import open_database
 
 Disco = Callable[..., tuple[int, str, str]]
 
@@ -307,7 +307,7 @@ def test_a_restore_that_fails_at_the_end_leaves_nothing(
     def fail(*_: object) -> None:
         raise InterruptedError
 
-    monkeypatch.setattr("disco.adapters.store.copying._insert", fail)
+    monkeypatch.setattr("disco.store.copying._insert", fail)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     for target in (tmp_path / "new" / "target", tmp_path / "mine"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from disco.adapters.store.schema import REVISION
+from disco.store.schema import REVISION
 
 Disco = Callable[..., tuple[int, str, str]]
 

@@ -71,9 +71,9 @@ def test_a_report_that_was_opened_to_others_stays_open(disco: Disco, shop: Path)
 
 
 def test_the_journal_of_a_transaction_is_as_private_as_the_database(tmp_path: Path, umask: int) -> None:
-    from disco.adapters.store import CampaignStore
+    from disco.store import Store
 
-    store = CampaignStore.embedded(tmp_path / "new" / "disco.db")
+    store = Store.embedded(tmp_path / "new" / "disco.db")
     with store.writing("none", action="test") as transaction:
         transaction.plans._connection.exec_driver_sql("CREATE TABLE journalled (x)")
         beside = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").iterdir()}

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 import disco
-from disco.adapters.store import CampaignStore
 from disco.belief import DistanceToDepth, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
 from disco.entrypoints.config import ShopSettings
 from disco.entrypoints.python import Shop
 from disco.records.errors import InputError, StateError
+from disco.store import Store
 
 
 def configured(folder: Path, **settings: object) -> Shop:
@@ -145,9 +145,9 @@ def test_the_page_on_python_runs(shop: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_held_shop_opens_its_database_once(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    existing = CampaignStore.existing
+    existing = Store.existing
     monkeypatch.setattr(
-        CampaignStore, "existing", lambda url, *rest, **named: opened.append(url) or existing(url, *rest, **named)
+        Store, "existing", lambda url, *rest, **named: opened.append(url) or existing(url, *rest, **named)
     )
     with disco.Shop.open(shop).held() as held:
         assert held.campaigns().campaigns[0].campaign == "first"

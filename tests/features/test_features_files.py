@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from disco.adapters.store.artefacts import FolderArtefacts
 from disco.features import files
 from disco.features.files import FeatureFile, write_features
 from disco.records.content import content_hash
+from disco.store.artefacts import FolderArtefacts
 
 ROWS = 2000
 
@@ -75,7 +75,7 @@ def test_a_file_can_be_read_after_its_name_is_gone(table: pa.Table, tmp_path: Pa
 def test_the_artefact_of_features_in_a_file_is_that_of_the_table(
     table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from disco.adapters.store import artefacts
+    from disco.store import artefacts
 
     # as in production a multiple of 512, so that Arrow pads no buffer with what follows
     monkeypatch.setattr(artefacts, "_ROWS_PER_COMPRESSED_BATCH", 512)

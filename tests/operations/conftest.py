@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from stores import new_urls
 
-from disco.adapters.store import CampaignStore
 from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief
 from disco.operations.arms import split
@@ -17,6 +16,7 @@ from disco.operations.planning import plan_campaign
 from disco.records.decisions import Audience
 from disco.records.plan import read_plan
 from disco.records.score import EngagementHead, ScoreBins
+from disco.store import Store
 
 
 @dataclass
@@ -129,7 +129,7 @@ def new_database_url(request, tmp_path):
 
 @pytest.fixture
 def shop(tmp_path):
-    store = CampaignStore.embedded(tmp_path / "disco.sqlite")
+    store = Store.embedded(tmp_path / "disco.sqlite")
     yield Shop(store)
     store.close()
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from tests.features.conftest import MemoryTables
 
-from disco.adapters.store import CampaignStore
 from disco.operations.amounts import against_history, against_orders
 from disco.operations.ledger import ingest
 from disco.records.currency import read_currency
 from disco.records.locale import Locale
+from disco.store import Store
 
 SHOPS = 200
 
@@ -89,7 +89,7 @@ def test_orders_that_are_not_there_yet_say_nothing():
 @pytest.mark.parametrize("code", ["GBP", "JPY", "KWD"])
 def test_ingest_compares_with_the_tables_of_the_shop(make_shop, tmp_path, code):
     locale = Locale(read_currency(code), "Asia/Tokyo")
-    store = CampaignStore(f"sqlite:///{tmp_path}/disco.db", tmp_path / "artefacts", locale=locale)
+    store = Store(f"sqlite:///{tmp_path}/disco.db", tmp_path / "artefacts", locale=locale)
     shop = make_shop(store)
     launched = shop.launch()
     sent = shop.sent(launched)[:40]

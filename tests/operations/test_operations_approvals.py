@@ -6,41 +6,41 @@ import pytest
 from small_life import CAMPAIGN, SECRET, FixedClock, planned
 from stores import on_both_databases, open_store
 
-from disco.adapters.store import CampaignStore
 from disco.operations.approvals import approval_setting, approve_plan, plan_approval, set_approval
 from disco.operations.launching import Launched, launch
 from disco.operations.people import create_key
 from disco.operations.planned import Planned, keep
 from disco.records.errors import ApprovalError, InputError, SealError, StateError
 from disco.records.people import Actor, ActorKind, ApprovalRule
+from disco.store import Store
 
 ANNA, BEN, CARL = (Actor(name, ActorKind.PERSON) for name in ("Anna", "Ben", "Carl"))
 SECOND_PERSON, NONE = ApprovalRule.SECOND_PERSON, ApprovalRule.NONE
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[CampaignStore]:
+def store(store_url: str) -> Iterator[Store]:
     opened = open_store(store_url)
     yield opened
     opened.close()
 
 
-def kept(store: CampaignStore, by: Actor = ANNA, seed: int = 4) -> Planned:
+def kept(store: Store, by: Actor = ANNA, seed: int = 4) -> Planned:
     plan = planned(store, customers=40, seed=seed)
     keep(store.by(by), plan)
     return plan
 
 
-def launched(store: CampaignStore, plan: Planned, rule: ApprovalRule = SECOND_PERSON, **more: bool) -> Launched:
+def launched(store: Store, plan: Planned, rule: ApprovalRule = SECOND_PERSON, **more: bool) -> Launched:
     return launch(store, plan, clock=FixedClock(), secret=SECRET, approval=rule, **more)
 
 
-def approve(store: CampaignStore, plan: Planned, by: Actor) -> None:
+def approve(store: Store, plan: Planned, by: Actor) -> None:
     approve_plan(store.by(by), plan.plan_id, FixedClock())
 
 
 @on_both_databases
-def test_a_plan_is_launched_after_somebody_else_approved_exactly_it(store: CampaignStore) -> None:
+def test_a_plan_is_launched_after_somebody_else_approved_exactly_it(store: Store) -> None:
     plan, other = kept(store), kept(store, seed=5)
     with pytest.raises(
         ApprovalError, match=rf"Plan {plan.plan_id}, made by Anna, needs .*disco approve {plan.plan_id}"
@@ -57,13 +57,13 @@ def test_a_plan_is_launched_after_somebody_else_approved_exactly_it(store: Campa
     assert done.codes == launched(store.by(ANNA), plan).codes
 
 
-def test_nothing_is_asked_for_without_the_setting(store: CampaignStore) -> None:
+def test_nothing_is_asked_for_without_the_setting(store: Store) -> None:
     assert launched(store, kept(store), NONE).codes > 0
 
 
 @pytest.mark.parametrize("name", ["Anna", "ANNA", "anna", "\N{FULLWIDTH LATIN CAPITAL LETTER A}nna"])
 @pytest.mark.parametrize("kind", ActorKind)
-def test_who_made_a_plan_cannot_approve_it_by_any_door(store: CampaignStore, name: str, kind: ActorKind) -> None:
+def test_who_made_a_plan_cannot_approve_it_by_any_door(store: Store, name: str, kind: ActorKind) -> None:
     plan = kept(store)
     with pytest.raises(ApprovalError, match=r"made plan .* cannot approve it"):
         approve(store, plan, Actor(name, kind))
@@ -71,7 +71,7 @@ def test_who_made_a_plan_cannot_approve_it_by_any_door(store: CampaignStore, nam
         launched(store, plan)
 
 
-def test_who_made_a_plan_cannot_approve_it_with_a_key_of_their_own(store: CampaignStore) -> None:
+def test_who_made_a_plan_cannot_approve_it_with_a_key_of_their_own(store: Store) -> None:
     plan = kept(store)
     create_key(store.by(ANNA), name="robot", role="approver", expires=None, clock=FixedClock())
     create_key(store.by(CARL), name="crm", role="approver", expires=None, clock=FixedClock())
@@ -81,7 +81,7 @@ def test_who_made_a_plan_cannot_approve_it_with_a_key_of_their_own(store: Campai
     assert launched(store, plan).codes > 0
 
 
-def test_a_key_made_with_a_key_is_still_that_of_who_made_the_first(store: CampaignStore) -> None:
+def test_a_key_made_with_a_key_is_still_that_of_who_made_the_first(store: Store) -> None:
     plan = kept(store)
     makers = [ANNA, Actor("robot", ActorKind.KEY), Actor("Helper", ActorKind.KEY)]
     for maker, name in zip(makers, ("robot", "helper", "robot 2"), strict=True):
@@ -95,7 +95,7 @@ def test_a_key_made_with_a_key_is_still_that_of_who_made_the_first(store: Campai
 
 
 @on_both_databases
-def test_a_plan_that_a_second_person_makes_again_after_damage_needs_a_third(store: CampaignStore) -> None:
+def test_a_plan_that_a_second_person_makes_again_after_damage_needs_a_third(store: Store) -> None:
     plan = kept(store)
     approve(store, plan, BEN)
     with store._database.engine.begin() as connection:
@@ -107,14 +107,14 @@ def test_a_plan_that_a_second_person_makes_again_after_damage_needs_a_third(stor
     assert launched(store, plan).codes > 0
 
 
-def test_the_same_plan_again_by_somebody_else_stays_the_first_one_s(store: CampaignStore) -> None:
+def test_the_same_plan_again_by_somebody_else_stays_the_first_one_s(store: Store) -> None:
     plan = kept(store)
     keep(store.by(BEN), plan)
     approve(store, plan, BEN)
     assert plan_approval(store, plan.plan_id, rule=SECOND_PERSON).made_by == ("Anna",)
 
 
-def test_a_plan_of_an_earlier_revision_is_made_again_before_it_is_approved(store: CampaignStore) -> None:
+def test_a_plan_of_an_earlier_revision_is_made_again_before_it_is_approved(store: Store) -> None:
     plan = kept(store)
     with store._database.engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM plan_makers")
@@ -125,7 +125,7 @@ def test_a_plan_of_an_earlier_revision_is_made_again_before_it_is_approved(store
     assert launched(store, plan).codes > 0
 
 
-def test_a_plan_that_was_never_kept_cannot_be_launched_past_the_approval(store: CampaignStore) -> None:
+def test_a_plan_that_was_never_kept_cannot_be_launched_past_the_approval(store: Store) -> None:
     with pytest.raises(ApprovalError):
         launched(store, planned(store, customers=40))
     with store.reading() as transaction:
@@ -133,7 +133,7 @@ def test_a_plan_that_was_never_kept_cannot_be_launched_past_the_approval(store: 
 
 
 @on_both_databases
-def test_the_stricter_of_settings_and_database_wins(store: CampaignStore) -> None:
+def test_the_stricter_of_settings_and_database_wins(store: Store) -> None:
     plan = kept(store)
     with pytest.raises(InputError, match="none or second_person"):
         set_approval(store, "everybody", rule=NONE)
@@ -149,7 +149,7 @@ def test_the_stricter_of_settings_and_database_wins(store: CampaignStore) -> Non
 
 
 @on_both_databases
-def test_an_approval_is_given_once_and_not_for_what_is_launched(store: CampaignStore) -> None:
+def test_an_approval_is_given_once_and_not_for_what_is_launched(store: Store) -> None:
     plan = kept(store)
     first = approve_plan(store.by(BEN), plan.plan_id, FixedClock())
     again = approve_plan(store.by(BEN), plan.plan_id, FixedClock())
@@ -166,7 +166,7 @@ def test_an_approval_is_given_once_and_not_for_what_is_launched(store: CampaignS
 
 
 @on_both_databases
-def test_a_forged_approval_is_refused(store: CampaignStore) -> None:
+def test_a_forged_approval_is_refused(store: Store) -> None:
     plan = kept(store)
     approve(store, plan, BEN)
     with store._database.engine.begin() as connection:

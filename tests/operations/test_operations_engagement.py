@@ -76,9 +76,9 @@ def test_codes_are_counted_in_the_bin_of_their_own_customer(scored_shop, launche
 
 
 def test_the_margin_is_what_is_counted_without_a_head_byte_for_byte(make_shop, scored_shop, tmp_path, head):
-    from disco.adapters.store import CampaignStore
+    from disco.store import Store
 
-    plain = make_shop(CampaignStore.embedded(tmp_path / "plain.sqlite"))
+    plain = make_shop(Store.embedded(tmp_path / "plain.sqlite"))
     kept = []
     for shop in (scored_shop, plain):
         launched = shop.launch(shop.plan(policy=RANDOM))
@@ -92,14 +92,14 @@ def test_the_margin_is_what_is_counted_without_a_head_byte_for_byte(make_shop, s
 
 @pytest.mark.parametrize("control", ["25%", 0])
 def test_any_order_split_repetition_and_revert_of_batches_gives_equal_bytes(scored_shop, make_shop, tmp_path, control):
-    from disco.adapters.store import CampaignStore
+    from disco.store import Store
 
     rng, plan = np.random.default_rng(8), {"control": {"share": control}}
     launched = scored_shop.launch(scored_shop.plan(**plan))
     sent = scored_shop.sent(launched)
     receive(scored_shop, sent, full_price=[10.0 + row["customer_id"] for row in sent])
     whole = stored(scored_shop).to_bytes()
-    other = make_shop(CampaignStore.embedded(tmp_path / "other.sqlite"), scored_shop.head)
+    other = make_shop(Store.embedded(tmp_path / "other.sqlite"), scored_shop.head)
     again = other.sent(other.launch(other.plan(**plan)))
     parts = np.array_split(rng.permutation(len(again)), 7)
     for number, part in enumerate([*parts, parts[2], parts[5][:2]]):

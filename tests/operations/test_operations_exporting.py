@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from disco.adapters.store import CampaignStore
 from disco.operations.exporting import export
 from disco.operations.ledger import ingest
 from disco.operations.planned import plan_id
 from disco.records.errors import InputError, PlanError
 from disco.records.locale import Locale
 from disco.records.plan import read_plan
+from disco.store import Store
 
 COLUMNS = ["code_id", "customer_id", "campaign_id", "depth", "sent_at", "expires_at", "channel"]
 
@@ -34,7 +34,7 @@ class Tables:
 def berlin(tmp_path, make_shop):
     """A shop whose days begin in Berlin."""
     locale = Locale(time_zone="Europe/Berlin")
-    store = CampaignStore(f"sqlite:///{tmp_path}/berlin.db", tmp_path / "artefacts", locale=locale)
+    store = Store(f"sqlite:///{tmp_path}/berlin.db", tmp_path / "artefacts", locale=locale)
     yield make_shop(store)
     store.close()
 

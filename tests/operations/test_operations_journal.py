@@ -7,19 +7,19 @@ import pytest
 from small_life import CAMPAIGN, FixedClock, ingest_small, late_code, launch_small, outcomes_of
 from stores import open_store
 
-from disco.adapters.store import CampaignStore
 from disco.operations.feature_cache import FeatureCache
 from disco.operations.forgetting import forget
 from disco.operations.journal import check_journal, list_journal, verify_journal
 from disco.operations.launching import pause
 from disco.operations.ledger import revert
 from disco.records.errors import InputError
+from disco.store import Store
 
 CANARY = 987_654_321
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[CampaignStore]:
+def store(store_url: str) -> Iterator[Store]:
     opened = open_store(store_url)
     launch_small(opened, customers=60, reserve=4)
     late_code(opened, CANARY)
@@ -29,7 +29,7 @@ def store(store_url: str) -> Iterator[CampaignStore]:
     opened.close()
 
 
-def test_a_life_is_listed_in_pages_the_newest_last(store: CampaignStore) -> None:
+def test_a_life_is_listed_in_pages_the_newest_last(store: Store) -> None:
     whole = list_journal(store)
     assert [entry.action for entry in whole.entries] == ["launch", "late", "ingest", "revert"]
     assert {entry.subject for entry in whole.entries} == {CAMPAIGN}
@@ -44,7 +44,7 @@ def test_a_life_is_listed_in_pages_the_newest_last(store: CampaignStore) -> None
             list_journal(store, **wrong)
 
 
-def test_the_same_again_adds_no_entry(store: CampaignStore) -> None:
+def test_the_same_again_adds_no_entry(store: Store) -> None:
     late_code(store, CANARY)
     launch_small(store, customers=60, reserve=4)
     pause(store, CAMPAIGN, clock=FixedClock())
@@ -52,7 +52,7 @@ def test_the_same_again_adds_no_entry(store: CampaignStore) -> None:
     assert [entry.action for entry in list_journal(store).entries][4:] == ["pause"]
 
 
-def test_a_customer_is_a_pseudonym_before_and_after_they_are_forgotten(store: CampaignStore, tmp_path: Path) -> None:
+def test_a_customer_is_a_pseudonym_before_and_after_they_are_forgotten(store: Store, tmp_path: Path) -> None:
     cache = FeatureCache(folder=tmp_path, keep=True, threads=1)
     done = forget(store, [str(CANARY)], clock=FixedClock(), cache=cache, folders=[], tables="data")
     assert done.found == 1
@@ -65,7 +65,7 @@ def test_a_customer_is_a_pseudonym_before_and_after_they_are_forgotten(store: Ca
     assert verify_journal(store).ok
 
 
-def test_a_noted_hash_proves_that_the_journal_was_not_replaced(store: CampaignStore) -> None:
+def test_a_noted_hash_proves_that_the_journal_was_not_replaced(store: Store) -> None:
     noted = verify_journal(store)
     assert (noted.ok, noted.entries) == (True, 4)
     pause(store, CAMPAIGN, clock=FixedClock())

@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.adapters.store import CampaignStore
 from disco.operations import campaign_evidence, late
 from disco.operations import launching as states
 from disco.operations.audit import audit
 from disco.operations.launching import launch
 from disco.operations.ledger import ingest
 from disco.records.errors import StateError
+from disco.store import Store
 
 
 def newcomers(shop, count, first=1000):
@@ -167,7 +167,7 @@ def test_a_paused_closed_or_past_campaign_and_another_network_are_refused(shop):
 
 
 def test_it_makes_no_difference_how_many_are_decided_in_one_transaction(shop, make_shop, tmp_path):
-    other = make_shop(CampaignStore.embedded(tmp_path / "other.sqlite"))
+    other = make_shop(Store.embedded(tmp_path / "other.sqlite"))
     segments = {"column": "region", "limits": {"North": {0.1: {"at_most": "20%"}}}}
     for one in (shop, other):
         everybody = replace(one.people(), segment=np.where(np.arange(200) % 3, "South", "North").astype(object))

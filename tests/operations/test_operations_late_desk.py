@@ -11,7 +11,6 @@ import pytest
 import sqlalchemy as sa
 from stores import artefacts_of
 
-from disco.adapters.store import schema
 from disco.entrypoints.config import ShopSettings
 from disco.entrypoints.python import Shop, WallClock
 from disco.features import FEATURES, ContextNetwork
@@ -22,6 +21,7 @@ from disco.operations.forgetting import forget
 from disco.operations.late import LateDecision, late_arrivals
 from disco.operations.late_desk import NotPreparedError, decide_at_desk
 from disco.records.errors import InputError, StateError
+from disco.store import schema
 
 SECRET = b"s" * 32
 PLANNED, DAY = date(2026, 3, 1), date(2026, 3, 9)

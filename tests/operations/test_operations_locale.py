@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from disco.adapters.store import CampaignStore
 from disco.operations.campaign_list import list_campaigns
 from disco.operations.explaining import explain
 from disco.operations.exporting import export, export_codes
@@ -23,6 +22,7 @@ from disco.records.life import Disposition
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.validation.cells import by_wall_clock
 from disco.retailer import RetailerSettings
+from disco.store import Store
 
 YEN = Locale(read_currency("JPY"), "Asia/Tokyo")
 EURO = Locale(read_currency("EUR"), "Europe/Berlin")
@@ -35,7 +35,7 @@ def opened(tmp_path, make_shop):
     stores = []
 
     def open_in(locale):
-        store = CampaignStore(f"sqlite:///{tmp_path}/disco.db", tmp_path / "artefacts", locale=locale)
+        store = Store(f"sqlite:///{tmp_path}/disco.db", tmp_path / "artefacts", locale=locale)
         stores.append(store)
         return make_shop(store)
 

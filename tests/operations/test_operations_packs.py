@@ -9,9 +9,6 @@ import sqlalchemy as sa
 from store_samples import batch, outcomes, receive
 from stores import artefacts_of, on_both_databases, open_store
 
-from disco.adapters.store import packs
-from disco.adapters.store.copying import copy_out
-from disco.adapters.store.opening import open_database
 from disco.operations import campaign_evidence
 from disco.operations.audit import audit
 from disco.operations.ledger import ingest, revert
@@ -20,6 +17,9 @@ from disco.operations.repair import repair_campaigns
 from disco.records.errors import DiscoError, StateError
 from disco.records.kept import OUTCOMES
 from disco.records.life import Disposition
+from disco.store import packs
+from disco.store.copying import copy_out
+from disco.store.opening import open_database
 
 MANY = 10**9
 COLUMNS = ("event_id", "customer_id", "code", "ordered_at", "full_price", "kind", "refers_to")

@@ -7,11 +7,11 @@ import pytest
 import sqlalchemy as sa
 from stores import on_both_databases, open_store
 
-from disco.adapters.store import CampaignStore
 from disco.operations.people import NewKey, caller_of_key, create_key, list_keys, revoke_key
 from disco.operations.sign_in import invite, sign_in_external
 from disco.records.errors import AuthenticationError, DiscoError, InputError, SealError, StateError
 from disco.records.people import Actor, ActorKind, Role
+from disco.store import Store
 
 NOW = datetime(2027, 3, 1, 9, tzinfo=UTC)
 
@@ -27,18 +27,18 @@ class At:
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[CampaignStore]:
+def store(store_url: str) -> Iterator[Store]:
     opened = open_store(store_url)
     yield opened
     opened.close()
 
 
-def a_key(store: CampaignStore, role: str = "planner", expires: timedelta | None = None) -> NewKey:
+def a_key(store: Store, role: str = "planner", expires: timedelta | None = None) -> NewKey:
     return create_key(store, name="shop", role=role, expires=expires, clock=At())
 
 
 @on_both_databases
-def test_a_key_names_its_caller_and_role(store: CampaignStore) -> None:
+def test_a_key_names_its_caller_and_role(store: Store) -> None:
     made = a_key(store, "approver")
     caller = caller_of_key(store, made.key, At())
     assert caller.actor == Actor("shop", ActorKind.KEY)
@@ -46,7 +46,7 @@ def test_a_key_names_its_caller_and_role(store: CampaignStore) -> None:
     assert made.key.startswith(f"disco_{made.id}_")
 
 
-def test_the_secret_of_a_key_is_not_kept(store: CampaignStore) -> None:
+def test_the_secret_of_a_key_is_not_kept(store: Store) -> None:
     made = a_key(store)
     secret = made.key.split("_", 2)[2]
     with store._database.engine.connect() as connection:
@@ -56,7 +56,7 @@ def test_the_secret_of_a_key_is_not_kept(store: CampaignStore) -> None:
     assert not any(made.key in text for text in (repr(list_keys(store, At())), list_keys(store, At()).to_json()))
 
 
-def test_every_wrong_key_gets_the_same_answer(store: CampaignStore) -> None:
+def test_every_wrong_key_gets_the_same_answer(store: Store) -> None:
     good, expired, revoked = a_key(store), a_key(store, expires=timedelta(days=1)), a_key(store)
     revoke_key(store, revoked.id, At())
     later = At(NOW + timedelta(days=1))
@@ -83,7 +83,7 @@ def test_every_wrong_key_gets_the_same_answer(store: CampaignStore) -> None:
 
 
 @on_both_databases
-def test_a_key_is_revoked_by_the_beginning_of_its_id(store: CampaignStore) -> None:
+def test_a_key_is_revoked_by_the_beginning_of_its_id(store: Store) -> None:
     made = a_key(store)
     first = revoke_key(store, made.id[:6], At())
     assert (first.id, first.again, first.revoked_at) == (made.id, False, NOW)
@@ -96,7 +96,7 @@ def test_a_key_is_revoked_by_the_beginning_of_its_id(store: CampaignStore) -> No
 
 
 @on_both_databases
-def test_a_key_whose_role_another_program_changed_is_refused(store: CampaignStore) -> None:
+def test_a_key_whose_role_another_program_changed_is_refused(store: Store) -> None:
     made = a_key(store, "viewer")
     with store._database.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE api_keys SET role = 'admin'")
@@ -119,7 +119,7 @@ def test_a_key_whose_role_another_program_changed_is_refused(store: CampaignStor
         ({"expires": timedelta(days=100_000)}, "days"),
     ],
 )
-def test_what_cannot_be_a_key_is_refused(store: CampaignStore, wrong: dict[str, object], words: str) -> None:
+def test_what_cannot_be_a_key_is_refused(store: Store, wrong: dict[str, object], words: str) -> None:
     given: dict[str, object] = {"name": "shop", "role": "viewer", "expires": None, **wrong}
     with pytest.raises(InputError, match=words):
         create_key(store, clock=At(), **given)  # type: ignore[arg-type]
@@ -129,7 +129,7 @@ def test_what_cannot_be_a_key_is_refused(store: CampaignStore, wrong: dict[str, 
 @pytest.mark.parametrize(
     "other", ["аlice", "аӏісе", "AIice", "a1ice", "alice\u3164", "ａｌｉｃｅ\ufe0f", "αlice", "al\u200bice"]
 )
-def test_no_second_name_looks_like_one_that_is_there(store: CampaignStore, other: str) -> None:
+def test_no_second_name_looks_like_one_that_is_there(store: Store, other: str) -> None:
     for name in ("alice", "Łukasz", "李雷", "Ольга", "Zoë", "さくら子", "O'Neil", "Lukasz", "Olga"):
         invite(store, name=name, role=Role.PLANNER, clock=At())
     for refused in (

@@ -13,9 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from disco.adapters.store import CampaignStore
-from disco.adapters.store.artefacts import FolderArtefacts
-from disco.adapters.store.seals import row_seal
 from disco.features.snapshot import counted, with_snapshot
 from disco.operations.launching import launch
 from disco.operations.learning import learn_campaigns
@@ -25,6 +22,9 @@ from disco.operations.versions import active_belief
 from disco.records.content import content_hash
 from disco.records.decisions import Arm
 from disco.records.errors import DiscoError, StateError
+from disco.store import Store
+from disco.store.artefacts import FolderArtefacts
+from disco.store.seals import row_seal
 
 CUSTOMERS = 400
 
@@ -347,7 +347,7 @@ def test_a_plan_of_another_program_version_or_other_limits_is_refused(shop, name
 class LearnedMeanwhile:
     """A store in which a model is learned at the moment when a campaign wants to write."""
 
-    def __init__(self, store: CampaignStore, learn: Callable[[], object]) -> None:
+    def __init__(self, store: Store, learn: Callable[[], object]) -> None:
         self._store, self._learn = store, learn
 
     def reading(self) -> Any:
@@ -363,9 +363,9 @@ class LearnedMeanwhile:
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_a_model_learned_before_the_transaction_stops_the_launch(database, make_shop, tmp_path, request):
     if database == "sqlite":
-        store = CampaignStore.embedded(tmp_path / "disco.db")
+        store = Store.embedded(tmp_path / "disco.db")
     else:
-        store = CampaignStore(request.getfixturevalue("new_postgres_url")(), tmp_path / "artefacts")
+        store = Store(request.getfixturevalue("new_postgres_url")(), tmp_path / "artefacts")
     shop = make_shop(store)
     shop.launch(shop.plan(policy={"name": "random"}), belief=shop.prior)
 

@@ -9,7 +9,6 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from disco.adapters.store import CampaignStore
 from disco.operations import campaign_evidence, recalling
 from disco.operations import launching as states
 from disco.operations.audit import audit
@@ -26,6 +25,7 @@ from disco.operations.repair import repair_campaigns
 from disco.operations.results import AllResults, read_out
 from disco.records.errors import InputError, ReportError, StateError
 from disco.records.life import Disposition, Phase
+from disco.store import Store
 
 MOMENT = datetime(2027, 3, 11, 15, tzinfo=UTC)
 
@@ -126,14 +126,14 @@ def test_purchases_count_by_when_they_were_ordered_whenever_they_arrive(shop, la
 
 
 def test_the_order_of_recall_and_outcomes_changes_no_byte_of_evidence(shop, make_shop, launched, tmp_path):
-    from disco.adapters.store import CampaignStore
+    from disco.store import Store
 
     rows = shop.sent(launched)[:30]
     hours = np.arange(30) * 5
     moments = np.datetime64("2027-03-08T01:00", "us") + hours.astype("timedelta64[h]")
     receive(shop, rows, ordered_at=pa.array(moments))
     take_back(shop)
-    other = make_shop(CampaignStore.embedded(tmp_path / "other.sqlite"))
+    other = make_shop(Store.embedded(tmp_path / "other.sqlite"))
     other.launch()
     take_back(other)
     for part in (slice(0, 11), slice(11, 30)):
@@ -367,7 +367,7 @@ def test_a_recall_before_the_launch_is_refused_and_sets_no_purchase_aside(shop, 
 
 def test_a_clock_before_the_last_entry_of_the_journal_recalls_nothing(tmp_path, make_shop):
     journal = Clock(MOMENT)
-    store = CampaignStore(f"sqlite:///{tmp_path / 'own.db'}", tmp_path / "artefacts", clock=journal)
+    store = Store(f"sqlite:///{tmp_path / 'own.db'}", tmp_path / "artefacts", clock=journal)
     shop = make_shop(store)
     receive(shop, shop.sent(shop.launch())[:5])
     behind = MOMENT - CLOCK_TOLERANCE

@@ -10,7 +10,6 @@ from job_steps import Clock
 from store_samples import add_campaign
 from stores import on_both_databases, open_store
 
-from disco.adapters.store import CampaignStore
 from disco.operations import jobs, schedules
 from disco.operations.schedules import MATURED, body_on, next_time, read_rule
 from disco.records.currency import read_currency
@@ -18,13 +17,14 @@ from disco.records.errors import InputError, NotFoundError, SealError
 from disco.records.jobs import JobKind
 from disco.records.locale import Locale
 from disco.records.people import Actor, ActorKind
+from disco.store import Store
 
 BERLIN = Locale(read_currency("EUR"), "Europe/Berlin")
 CHECK = {"kind": JobKind.CHECK, "body": {}}
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[CampaignStore]:
+def store(database_url: str) -> Iterator[Store]:
     store = open_store(database_url, BERLIN)
     yield store
     store.close()
@@ -130,9 +130,7 @@ def test_other_words_are_refused_with_examples(rule: str) -> None:
 
 
 @on_both_databases
-def test_a_schedule_asks_for_each_occurrence_once_and_goes_on_after_a_restart(
-    store: CampaignStore, database_url: str
-) -> None:
+def test_a_schedule_asks_for_each_occurrence_once_and_goes_on_after_a_restart(store: Store, database_url: str) -> None:
     clock = Clock(local("Europe/Berlin", "2026-03-27T12:00"))
     zoe = store.by(Actor("Zoë", ActorKind.PERSON))
     made = schedules.add_schedule(zoe, **CHECK, rule="Daily at 2:30", clock=clock)
@@ -159,7 +157,7 @@ def test_a_schedule_asks_for_each_occurrence_once_and_goes_on_after_a_restart(
 
 
 @on_both_databases
-def test_workers_that_look_at_once_ask_for_one_job(store: CampaignStore) -> None:
+def test_workers_that_look_at_once_ask_for_one_job(store: Store) -> None:
     clock = Clock(local("Europe/Berlin", "2026-03-27T12:00"))
     schedules.add_schedule(store, **CHECK, rule="daily at 13:00", clock=clock)
     clock.wait(hours=2)
@@ -178,7 +176,7 @@ def test_workers_that_look_at_once_ask_for_one_job(store: CampaignStore) -> None
     assert len(jobs.list_jobs(store).items) == 1
 
 
-def test_a_time_that_comes_once_comes_once(store: CampaignStore) -> None:
+def test_a_time_that_comes_once_comes_once(store: Store) -> None:
     clock = Clock(local("Europe/Berlin", "2027-03-01T12:00"))
     launch = {"kind": JobKind.LAUNCH, "body": {"plan_id": "abcd"}}
     schedules.add_schedule(store, **launch, rule="at 2027-03-08 09:00", clock=clock)
@@ -192,7 +190,7 @@ def test_a_time_that_comes_once_comes_once(store: CampaignStore) -> None:
         schedules.add_schedule(store, **launch, rule="at 2027-03-08 09:00", clock=clock)
 
 
-def test_the_day_of_the_run_stands_in_its_body(store: CampaignStore) -> None:
+def test_the_day_of_the_run_stands_in_its_body(store: Store) -> None:
     clock = Clock(local("Europe/Berlin", "2027-03-03T12:00"))
     body = {"plan": {"campaign": "week-{date}", "valid": {"from": "{date+1}", "days": 7}}}
     schedules.add_schedule(store, kind=JobKind.PLAN, body=body, rule="every monday at 00:30", clock=clock)
@@ -203,7 +201,7 @@ def test_the_day_of_the_run_stands_in_its_body(store: CampaignStore) -> None:
 
 
 @on_both_databases
-def test_a_pause_leaves_out_what_would_have_come(store: CampaignStore) -> None:
+def test_a_pause_leaves_out_what_would_have_come(store: Store) -> None:
     clock = Clock(local("Europe/Berlin", "2027-03-01T12:00"))
     made = schedules.add_schedule(store, **CHECK, rule="daily at 06:00", clock=clock)
     assert schedules.pause_schedule(store, made.id, paused=True, clock=clock).paused
@@ -219,7 +217,7 @@ def test_a_pause_leaves_out_what_would_have_come(store: CampaignStore) -> None:
 
 
 @on_both_databases
-def test_campaigns_are_learned_when_their_codes_have_matured_each_once(store: CampaignStore) -> None:
+def test_campaigns_are_learned_when_their_codes_have_matured_each_once(store: Store) -> None:
     with store.writing("old", action="launch") as transaction:
         add_campaign(transaction, "old", start="2027-03-02")
     with store.writing("spring", action="launch") as transaction:
@@ -245,7 +243,7 @@ def test_campaigns_are_learned_when_their_codes_have_matured_each_once(store: Ca
 
 
 @on_both_databases
-def test_a_schedule_that_another_program_changed_asks_for_nothing_and_the_others_go_on(store: CampaignStore) -> None:
+def test_a_schedule_that_another_program_changed_asks_for_nothing_and_the_others_go_on(store: Store) -> None:
     clock = Clock(datetime(2026, 11, 16, 12, tzinfo=UTC))
     changed, sound = (schedules.add_schedule(store, rule="daily at 06:00", clock=clock, **CHECK) for _ in range(2))
     with store._database.writing("test") as connection:

@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from quick_hashes import quick_hashes
 from stores import on_both_databases, open_store
 
-from disco.adapters.store import CampaignStore
 from disco.operations import sign_in as module
 from disco.operations.people import create_key, revoke_key
 from disco.operations.sign_in import (
@@ -30,6 +29,7 @@ from disco.operations.sign_in import (
 )
 from disco.records.errors import AuthenticationError, InputError, NotFoundError, ServiceError, StateError
 from disco.records.people import Actor, ActorKind, Role
+from disco.store import Store
 
 NOW = datetime(2027, 3, 1, 9, tzinfo=UTC)
 PASSWORD = "correct horse battery"
@@ -61,31 +61,31 @@ def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[CampaignStore]:
+def store(store_url: str) -> Iterator[Store]:
     opened = open_store(store_url)
     yield opened
     opened.close()
 
 
-def admin(store: CampaignStore, clock: Clock) -> Person:
+def admin(store: Store, clock: Clock) -> Person:
     link = first_invitation(store, clock)
     assert link is not None
     return accept_invitation(store, link.token, password=PASSWORD, name="Anna", clock=clock)
 
 
-def somebody(store: CampaignStore, clock: Clock, name: str = "Ben", role: str = "planner") -> Person:
+def somebody(store: Store, clock: Clock, name: str = "Ben", role: str = "planner") -> Person:
     link = invite(store.by(Actor("Anna", ActorKind.PERSON)), name=name, role=role, clock=clock)
     return accept_invitation(store, link.token, password=PASSWORD, clock=clock)
 
 
-def refused(store: CampaignStore, clock: Clock, name: str, password: str) -> str:
+def refused(store: Store, clock: Clock, name: str, password: str) -> str:
     with pytest.raises(AuthenticationError) as found:
         sign_in(store, name=name, password=password, clock=clock)
     return str(found.value)
 
 
 @on_both_databases
-def test_the_first_administrator_comes_by_a_link_that_works_once_for_a_day(store: CampaignStore, clock: Clock) -> None:
+def test_the_first_administrator_comes_by_a_link_that_works_once_for_a_day(store: Store, clock: Clock) -> None:
     old, link = first_invitation(store, clock), first_invitation(store, clock)
     assert isinstance(old, Invitation)
     assert isinstance(link, Invitation)
@@ -102,7 +102,7 @@ def test_the_first_administrator_comes_by_a_link_that_works_once_for_a_day(store
     assert [person.name for person in list_people(store, clock).people] == ["Anna"]
 
 
-def test_an_invitation_expires(store: CampaignStore, clock: Clock) -> None:
+def test_an_invitation_expires(store: Store, clock: Clock) -> None:
     link = first_invitation(store, clock)
     assert link is not None
     clock.later(hours=24)
@@ -112,7 +112,7 @@ def test_an_invitation_expires(store: CampaignStore, clock: Clock) -> None:
 
 
 @on_both_databases
-def test_a_session_ends_by_sign_out_idleness_age_and_a_disabled_person(store: CampaignStore, clock: Clock) -> None:
+def test_a_session_ends_by_sign_out_idleness_age_and_a_disabled_person(store: Store, clock: Clock) -> None:
     admin(store, clock)
     somebody(store, clock)
     first, second = (sign_in(store, name="ben", password=PASSWORD, clock=clock) for _ in range(2))
@@ -141,7 +141,7 @@ def test_a_session_ends_by_sign_out_idleness_age_and_a_disabled_person(store: Ca
     assert refused(store, clock, "Ben", PASSWORD) == refused(store, clock, "Nobody", PASSWORD)
 
 
-def test_whatever_is_wrong_with_a_sign_in_gives_one_answer(store: CampaignStore, clock: Clock) -> None:
+def test_whatever_is_wrong_with_a_sign_in_gives_one_answer(store: Store, clock: Clock) -> None:
     admin(store, clock)
     sign_in_external(store, issuer="https://id", subject="7", name="Olga", role="viewer", clock=clock)
     tried = [
@@ -155,7 +155,7 @@ def test_whatever_is_wrong_with_a_sign_in_gives_one_answer(store: CampaignStore,
     assert len({refused(store, clock, name, password) for name, password in tried}) == 1
 
 
-def test_guesses_are_slowed_per_name_whether_it_is_known_or_not(store: CampaignStore, clock: Clock) -> None:
+def test_guesses_are_slowed_per_name_whether_it_is_known_or_not(store: Store, clock: Clock) -> None:
     admin(store, clock)
     for name in ("Anna", "nobody@example.com"):
         for _ in range(5):
@@ -172,7 +172,7 @@ def test_guesses_are_slowed_per_name_whether_it_is_known_or_not(store: CampaignS
 
 
 @on_both_databases
-def test_guesses_at_once_are_counted_all(store: CampaignStore, clock: Clock) -> None:
+def test_guesses_at_once_are_counted_all(store: Store, clock: Clock) -> None:
     admin(store, clock)
     said: list[str] = []
     start = Barrier(12)
@@ -194,7 +194,7 @@ def test_guesses_at_once_are_counted_all(store: CampaignStore, clock: Clock) -> 
 
 
 @pytest.mark.parametrize("password", ["short", "x" * 1_025, "é" * 600, "aaaaaaaaaaaaaaaa", "anna-of-the-shop"])
-def test_a_weak_or_huge_password_is_refused_and_not_quoted(store: CampaignStore, clock: Clock, password: str) -> None:
+def test_a_weak_or_huge_password_is_refused_and_not_quoted(store: Store, clock: Clock, password: str) -> None:
     link = invite(store, name="Anna-of-the-shop", role="viewer", clock=clock)
     with pytest.raises(InputError) as found:
         accept_invitation(store, link.token, password=password, clock=clock)
@@ -202,7 +202,7 @@ def test_a_weak_or_huge_password_is_refused_and_not_quoted(store: CampaignStore,
 
 
 @on_both_databases
-def test_no_secret_is_kept_in_clear_anywhere(store: CampaignStore, clock: Clock) -> None:
+def test_no_secret_is_kept_in_clear_anywhere(store: Store, clock: Clock) -> None:
     link = first_invitation(store, clock)
     assert link is not None
     accept_invitation(store, link.token, password=PASSWORD, name="Anna", clock=clock)
@@ -219,7 +219,7 @@ def test_no_secret_is_kept_in_clear_anywhere(store: CampaignStore, clock: Clock)
     assert "ben@example.com" not in journal
 
 
-def test_the_last_administrator_stays_one(store: CampaignStore, clock: Clock) -> None:
+def test_the_last_administrator_stays_one(store: Store, clock: Clock) -> None:
     admin(store, clock)
     somebody(store, clock)
     for change in ({"role": "viewer"}, {"disabled": True}):
@@ -234,7 +234,7 @@ def test_the_last_administrator_stays_one(store: CampaignStore, clock: Clock) ->
 
 
 @on_both_databases
-def test_a_new_password_ends_the_other_sessions(store: CampaignStore, clock: Clock) -> None:
+def test_a_new_password_ends_the_other_sessions(store: Store, clock: Clock) -> None:
     admin(store, clock)
     mine, other = (sign_in(store, name="Anna", password=PASSWORD, clock=clock) for _ in range(2))
     kept = caller_of_session(store, mine.token, clock).session_id
@@ -248,7 +248,7 @@ def test_a_new_password_ends_the_other_sessions(store: CampaignStore, clock: Clo
     assert sign_in(store, name="Anna", password=OTHER, clock=clock).role is Role.ADMIN
 
 
-def test_who_is_invited_again_chooses_a_new_password_and_keeps_their_role(store: CampaignStore, clock: Clock) -> None:
+def test_who_is_invited_again_chooses_a_new_password_and_keeps_their_role(store: Store, clock: Clock) -> None:
     admin(store, clock)
     somebody(store, clock)
     with pytest.raises(StateError, match="Ben is known as planner"):
@@ -261,7 +261,7 @@ def test_who_is_invited_again_chooses_a_new_password_and_keeps_their_role(store:
 
 
 @on_both_databases
-def test_an_identity_provider_cannot_take_over_a_name(store: CampaignStore, clock: Clock) -> None:
+def test_an_identity_provider_cannot_take_over_a_name(store: Store, clock: Clock) -> None:
     admin(store, clock)
     with pytest.raises(StateError, match="another person named Anna"):
         sign_in_external(store, issuer="https://id", subject="7", name="Anna", role="viewer", clock=clock)
@@ -278,7 +278,7 @@ def test_an_identity_provider_cannot_take_over_a_name(store: CampaignStore, cloc
         sign_in_external(store, issuer="https://id", subject="7", name="Olga", role="admin", clock=clock)
 
 
-def test_an_identity_provider_cannot_write_another_name_into_the_journal(store: CampaignStore, clock: Clock) -> None:
+def test_an_identity_provider_cannot_write_another_name_into_the_journal(store: Store, clock: Clock) -> None:
     admin(store, clock)
     for name, role in (("Olga", "viewer"), ("Anna", "planner")):
         sign_in_external(store, issuer="https://id", subject="7", name=name, role=role, clock=clock)
@@ -287,9 +287,7 @@ def test_an_identity_provider_cannot_write_another_name_into_the_journal(store: 
     assert found == ["Olga"] * 4
 
 
-def test_an_invitation_gives_no_password_to_somebody_of_an_identity_provider(
-    store: CampaignStore, clock: Clock
-) -> None:
+def test_an_invitation_gives_no_password_to_somebody_of_an_identity_provider(store: Store, clock: Clock) -> None:
     admin(store, clock)
     link = invite(store, name="Olga", role="viewer", clock=clock)
     sign_in_external(store, issuer="https://id", subject="7", name="Olga", role="admin", clock=clock)
@@ -298,7 +296,7 @@ def test_an_invitation_gives_no_password_to_somebody_of_an_identity_provider(
     refused(store, clock, "Olga", PASSWORD)
 
 
-def test_who_may_invite_nobody_any_more_cannot_come_back_by_an_invitation(store: CampaignStore, clock: Clock) -> None:
+def test_who_may_invite_nobody_any_more_cannot_come_back_by_an_invitation(store: Store, clock: Clock) -> None:
     admin(store, clock)
     key = create_key(store, name="robot", role="admin", expires=None, clock=clock)
     for name in ("Ben", "Carl"):
@@ -317,7 +315,7 @@ def test_who_may_invite_nobody_any_more_cannot_come_back_by_an_invitation(store:
     assert accept_invitation(store, good.token, password=PASSWORD, clock=clock).name == "Dora"
 
 
-def test_who_signs_in_and_out_stands_in_the_journal(store: CampaignStore, clock: Clock) -> None:
+def test_who_signs_in_and_out_stands_in_the_journal(store: Store, clock: Clock) -> None:
     admin(store, clock)
     sign_out(store, sign_in(store, name="Anna", password=PASSWORD, clock=clock).token)
     with store.reading() as transaction:
@@ -327,7 +325,7 @@ def test_who_signs_in_and_out_stands_in_the_journal(store: CampaignStore, clock:
 
 
 def test_known_and_unknown_names_take_the_same_work(
-    store: CampaignStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every refusal compares one password with one hash of equal parameters, which is nearly all the time it takes."""
     from argon2 import extract_parameters
@@ -346,7 +344,7 @@ def test_known_and_unknown_names_take_the_same_work(
 
 
 def test_a_lack_of_memory_is_no_wrong_password_and_no_failed_attempt(
-    store: CampaignStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The memory of this process is bounded while argon2 asks for 64 MB."""
     admin(store, clock)

@@ -16,7 +16,6 @@ from stores import on_both_databases, open_store
 
 import disco
 from disco.adapters.delivery import HttpSender, is_public
-from disco.adapters.store import CampaignStore
 from disco.operations import jobs, webhooks
 from disco.operations.launching import pause, resume
 from disco.operations.planned import keep
@@ -29,12 +28,12 @@ from disco.records.errors import (
     SignatureError,
 )
 from disco.records.jobs import Event, Job, JobKind, JobState
-from disco.records.ports import JOBS
 from disco.records.signatures import sign
+from disco.store import JOBS, Store
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[CampaignStore]:
+def store(store_url: str) -> Iterator[Store]:
     store = open_store(store_url)
     yield store
     store.close()
@@ -45,12 +44,12 @@ def clock() -> Clock:
     return Clock()
 
 
-def told(store: CampaignStore) -> list[Job]:
+def told(store: Store) -> list[Job]:
     return list(jobs.list_jobs(store, kind=JobKind.WEBHOOK).items)[::-1]
 
 
 @on_both_databases
-def test_a_webhook_is_made_with_a_secret_that_is_shown_once(store: CampaignStore, clock: Clock) -> None:
+def test_a_webhook_is_made_with_a_secret_that_is_shown_once(store: Store, clock: Clock) -> None:
     made = webhooks.add_webhook(store, url="https://example.com/a", events=["plan.ready"], clock=clock)
     assert made.secret.startswith("whsec_")
     listed = webhooks.list_webhooks(store)
@@ -70,7 +69,7 @@ def test_a_webhook_is_made_with_a_secret_that_is_shown_once(store: CampaignStore
         "https://example.com/" + "x" * 2000,
     ],
 )
-def test_other_urls_are_refused_and_their_passwords_not_shown(store: CampaignStore, clock: Clock, url: str) -> None:
+def test_other_urls_are_refused_and_their_passwords_not_shown(store: Store, clock: Clock, url: str) -> None:
     with pytest.raises(InputError, match="URL of a webhook") as refused:
         webhooks.add_webhook(store, url=url, events=["plan.ready"], clock=clock)
     assert "pass@" not in str(refused.value)
@@ -80,7 +79,7 @@ def test_other_urls_are_refused_and_their_passwords_not_shown(store: CampaignSto
 
 
 @on_both_databases
-def test_a_campaign_tells_what_happens_in_the_transactions_that_do_it(store: CampaignStore, clock: Clock) -> None:
+def test_a_campaign_tells_what_happens_in_the_transactions_that_do_it(store: Store, clock: Clock) -> None:
     webhooks.add_webhook(store, url="https://example.com/all", events=list(Event), clock=clock)
     one = webhooks.add_webhook(store, url="https://example.com/one", events=["campaign.paused"], clock=clock)
     off = webhooks.add_webhook(store, url="https://example.com/off", events=list(Event), clock=clock)
@@ -101,7 +100,7 @@ def test_a_campaign_tells_what_happens_in_the_transactions_that_do_it(store: Cam
 
 
 @on_both_databases
-def test_what_is_undone_is_not_told(store: CampaignStore, clock: Clock) -> None:
+def test_what_is_undone_is_not_told(store: Store, clock: Clock) -> None:
     webhooks.add_webhook(store, url="https://example.com", events=list(Event), clock=clock)
     with suppress(ZeroDivisionError), store.writing(JOBS, action="test") as transaction:
         webhooks.tell(transaction, Event.CHECK_FAILED, {}, actor=store.actor, now=clock.now())
@@ -160,15 +159,13 @@ def listening(receiver: Receiver) -> Iterator[str]:
             server.shutdown()
 
 
-def delivery(store: CampaignStore, clock: Clock) -> Job:
+def delivery(store: Store, clock: Clock) -> Job:
     job = jobs.claim(store, worker="one", clock=clock, kinds={JobKind.WEBHOOK}, most_attempts=6)
     assert job is not None
     return job
 
 
-def test_a_receiver_with_the_documented_check_refuses_what_was_altered_and_repeated(
-    store: CampaignStore, clock: Clock
-) -> None:
+def test_a_receiver_with_the_documented_check_refuses_what_was_altered_and_repeated(store: Store, clock: Clock) -> None:
     receiver = Receiver("", clock)
     with listening(receiver) as url:
         made = webhooks.add_webhook(store, url=url, events=["campaign.paused"], clock=clock)
@@ -208,7 +205,7 @@ def test_a_receiver_with_the_documented_check_refuses_what_was_altered_and_repea
 
 @pytest.mark.parametrize("status", [302, 307, 404, 500])
 def test_a_receiver_that_does_not_answer_with_success_is_asked_again_with_growing_pauses(
-    store: CampaignStore, clock: Clock, status: int
+    store: Store, clock: Clock, status: int
 ) -> None:
     receiver = Receiver("", clock)
     receiver.status = status
@@ -281,7 +278,7 @@ def test_the_connection_goes_to_the_address_that_was_checked(clock: Clock) -> No
 
 
 @on_both_databases
-def test_a_webhook_that_another_program_changed_is_told_nothing(store: CampaignStore, clock: Clock) -> None:
+def test_a_webhook_that_another_program_changed_is_told_nothing(store: Store, clock: Clock) -> None:
     webhooks.add_webhook(store, url="https://shop.example/hook", events=[Event.CAMPAIGN_PAUSED], clock=clock)
     launch_small(store, customers=80)
     pause(store, CAMPAIGN, clock=clock)

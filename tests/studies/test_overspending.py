@@ -9,8 +9,8 @@ import pytest
 from studies.environment import open_shop
 from studies.overspending import DEPTHS, Market, Overspent, Spent, campaigns_of, run_study
 
-from disco.adapters.store import CampaignStore
 from disco.retailer import RetailerSettings
+from disco.store import Store
 from studies import overspending
 
 
@@ -20,13 +20,13 @@ def market() -> Market:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[CampaignStore]:
-    store = CampaignStore.embedded(tmp_path / "disco.sqlite")
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.embedded(tmp_path / "disco.sqlite")
     yield store
     store.close()
 
 
-def test_a_smaller_risk_plans_less_of_the_budget_for_the_same_world(market: Market, store: CampaignStore) -> None:
+def test_a_smaller_risk_plans_less_of_the_budget_for_the_same_world(market: Market, store: Store) -> None:
     for number in range(2):
         careful, bold = campaigns_of(market, store, number=number, risks=(0.05, 0.4), codes=1_500, customers=1_000)
         assert careful.budget == bold.budget

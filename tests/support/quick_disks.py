@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from disco.adapters.store import sqlite
+from disco.store import sqlite
 
 
 @contextmanager

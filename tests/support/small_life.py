@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 from stores import open_store
 
-from disco.adapters.store import CampaignStore
 from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief
 from disco.operations.late import decide_late_arrivals
@@ -18,6 +17,7 @@ from disco.operations.planned import Planned
 from disco.operations.planning import plan_campaign
 from disco.records.decisions import Audience
 from disco.records.plan import read_plan
+from disco.store import Store
 
 CAMPAIGN = "drill"
 NETWORK = "network"
@@ -40,9 +40,7 @@ def people(ids: Sequence[int]) -> Audience:
     return Audience(ids=numbers, context=np.round(context * 2**16) / 2**16, known=numbers % 9 != 0)
 
 
-def planned(
-    store: CampaignStore, *, customers: int, reserve: int = 0, seed: int = 4, campaign: str = CAMPAIGN
-) -> Planned:
+def planned(store: Store, *, customers: int, reserve: int = 0, seed: int = 4, campaign: str = CAMPAIGN) -> Planned:
     """Depths assigned at random to a half of the customers; `reserve` codes of the first depth stay back."""
     cap = customers // 4
     content = {
@@ -71,18 +69,18 @@ def nothing_known() -> Belief:
     return Belief(basket=BasketModel(), engagement=Engagement())
 
 
-def launch_small(store: CampaignStore, *, customers: int, reserve: int = 0, seed: int = 4) -> bool:
+def launch_small(store: Store, *, customers: int, reserve: int = 0, seed: int = 4) -> bool:
     """Plan and launch; whether it was launched before."""
     return launch(
         store, planned(store, customers=customers, reserve=reserve, seed=seed), clock=FixedClock(), secret=SECRET
     ).again
 
 
-def ingest_small(store: CampaignStore, outcomes: pa.Table, *, source: str = "outcomes") -> str:
+def ingest_small(store: Store, outcomes: pa.Table, *, source: str = "outcomes") -> str:
     return ingest(store, CAMPAIGN, outcomes, source=source, clock=FixedClock()).batch_id
 
 
-def late_code(store: CampaignStore, customer: int) -> str | None:
+def late_code(store: Store, customer: int) -> str | None:
     """The code of a customer who arrives after the launch."""
     decided = decide_late_arrivals(
         store, CAMPAIGN, people([customer]), network=NETWORK, prior=nothing_known(), clock=FixedClock(), secret=SECRET
@@ -91,7 +89,7 @@ def late_code(store: CampaignStore, customer: int) -> str | None:
     return code
 
 
-def outcomes_of(store: CampaignStore, *, seed: int = 3) -> pa.Table:
+def outcomes_of(store: Store, *, seed: int = 3) -> pa.Table:
     """What customers did with their codes, in a random order: purchases, a tenth of them refunded, a tenth corrected,
     a tenth sent twice, and a few with codes nobody has."""
     with store.reading() as transaction:

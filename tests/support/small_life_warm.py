@@ -7,12 +7,12 @@ import psycopg  # noqa: F401 - loaded for those who follow
 import pyarrow.parquet  # noqa: F401
 from small_life import ingest_small, late_code, launch_small, outcomes_of
 
-from disco.adapters.store import CampaignStore
 from disco.entrypoints import python  # noqa: F401
 from disco.features import builder  # noqa: F401
+from disco.store import Store
 
 with TemporaryDirectory(prefix="disco-warm-") as folder:
-    store = CampaignStore.embedded(Path(folder, "warm.db"))
+    store = Store.embedded(Path(folder, "warm.db"))
     launch_small(store, customers=40, reserve=4)
     ingest_small(store, outcomes_of(store))
     late_code(store, 10_000)

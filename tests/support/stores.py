@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from disco.adapters.store import CampaignStore
 from disco.records.locale import POUNDS_UTC, Locale
+from disco.store import Store
 
 on_both_databases = pytest.mark.parametrize("new_database_url", ["sqlite", "postgresql"], indirect=True)
 """For a test of a room whose tests run on SQLite alone."""
@@ -31,5 +31,5 @@ def artefacts_of(url: str) -> Path:
     return Path(str(parsed.query["host"])) / f"artefacts-{parsed.database}"
 
 
-def open_store(url: str, locale: Locale = POUNDS_UTC) -> CampaignStore:
-    return CampaignStore(url, artefacts_of(url), locale=locale)
+def open_store(url: str, locale: Locale = POUNDS_UTC) -> Store:
+    return Store(url, artefacts_of(url), locale=locale)

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from made_once import copy_of
 
-from disco.adapters.store import CampaignStore
 from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief
 from disco.entrypoints.python import Shop
@@ -28,6 +27,7 @@ from disco.operations.propensities import add_propensities
 from disco.operations.versions import active_belief
 from disco.records.decisions import Audience
 from disco.records.plan import read_plan
+from disco.store import Store
 
 NETWORK = "f" * 64
 CUSTOMERS = 120
@@ -78,7 +78,7 @@ def _make(folder: Path) -> None:
         _live(store)
 
 
-def _live(store: CampaignStore) -> None:
+def _live(store: Store) -> None:
     first = _launched(store, "c1", START, policy={"name": "random"}, reserve={"share": "5%"})
     clock = Clock()
     rows = _outcomes(first, "c1", START)
@@ -112,7 +112,7 @@ def _live(store: CampaignStore) -> None:
     _launched(store, "c4", october, pool=pool, policy={"name": "random"}, codes={"pool": "pool.txt"})
 
 
-def _planned(store: CampaignStore, campaign: str, start: date, **more: object) -> Planned:
+def _planned(store: Store, campaign: str, start: date, **more: object) -> Planned:
     content = {
         "campaign": campaign,
         "customers": {"as_of": start},
@@ -136,9 +136,7 @@ def _planned(store: CampaignStore, campaign: str, start: date, **more: object) -
     )
 
 
-def _launched(
-    store: CampaignStore, campaign: str, start: date, *, pool: "list[str] | None" = None, **more: object
-) -> Launched:
+def _launched(store: Store, campaign: str, start: date, *, pool: "list[str] | None" = None, **more: object) -> Launched:
     planned = _planned(store, campaign, start, **more)
     clock = Clock(datetime(start.year, start.month, start.day, 12, tzinfo=UTC))
     return launch(store, planned, clock=clock, pool=pool, secret=None if pool else SECRET)
@@ -178,7 +176,7 @@ def _outcomes(
     return pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in names})
 
 
-def _learn(store: CampaignStore, campaign: str, start: date) -> None:
+def _learn(store: Store, campaign: str, start: date) -> None:
     learn_campaigns(store, [campaign], prior=nothing_known(), as_of=start + timedelta(days=40), clock=Clock())
 
 

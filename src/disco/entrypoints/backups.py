@@ -23,11 +23,11 @@ def back_up(shop: "Shop", file: Path, *, damaged: bool = False) -> "BackedUp":
     damaged: write it although rows were changed by another program; without it that is refused, so that a damaged
     backup never takes the place of the last good one.
     """
-    from disco.adapters.store.copying import copy_out
-    from disco.adapters.store.opening import open_database
-    from disco.adapters.store.schema import REVISION
     from disco.entrypoints.outputs import check_outputs
     from disco.operations import backup
+    from disco.store.copying import copy_out
+    from disco.store.opening import open_database
+    from disco.store.schema import REVISION
 
     check_outputs(file, shop=shop.folder)
     with ExitStack() as stack:
@@ -59,11 +59,11 @@ def restore(file: Path, folder: Path) -> "Restored":
     A disco.yaml or context network that is there stays. The database comes last and in one transaction: whatever
     fails before its end leaves the folder as it was.
     """
-    from disco.adapters.store.copying import copy_in, refuse_used
-    from disco.adapters.store.opening import open_database, shown
-    from disco.adapters.store.schema import REVISION
     from disco.entrypoints.python import Shop
     from disco.operations import backup
+    from disco.store.copying import copy_in, refuse_used
+    from disco.store.opening import open_database, shown
+    from disco.store.schema import REVISION
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"shop {folder}", found="a file", expected="a folder, or nothing yet")

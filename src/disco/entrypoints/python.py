@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from disco.adapters.conditions import Turn
     from disco.adapters.engines import LocalEngine, SparkEngine
     from disco.adapters.shop_data import FolderShopData
-    from disco.adapters.store import CampaignStore
     from disco.adapters.tables import FolderTables, SqlTables
     from disco.campaign import Belief
     from disco.features import ContextNetwork
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
     from disco.records.people import Actor, Role
     from disco.records.plan import Plan
     from disco.records.progress import Report
+    from disco.store import Store
 
 Missing = Literal["refuse", "create", "scratch"]
 _SQLITE = "sqlite:///"
@@ -114,7 +114,7 @@ class Shop:
     """Paths in the settings and in plans are seen from here."""
     settings: ShopSettings
     clock: WallClock = WallClock()
-    held_store: "CampaignStore | None" = field(default=None, repr=False, compare=False)
+    held_store: "Store | None" = field(default=None, repr=False, compare=False)
     """The store that every method uses, for a shop that is held open; None: each call opens and closes its own."""
     watch: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     """Called between chunks of heavy work; what it raises ends the work, as for a job that was cancelled."""
@@ -630,8 +630,8 @@ class Shop:
 
         repair: first build again what ledger and plans can give; the result says what was changed.
         """
-        from disco.adapters.store.health import restore_schema, vitals
         from disco.operations.doctor import DatabaseHealth, health_check
+        from disco.store.health import restore_schema, vitals
 
         url = self.database_url
         return health_check(
@@ -688,8 +688,8 @@ class Shop:
 
     def upgrade(self) -> "DatabaseUpgrade":
         """Bring the database to what this program knows: all changes in one transaction, or none."""
-        from disco.adapters.store.opening import is_empty, open_database, shown, upgrade
         from disco.operations.doctor import DatabaseUpgrade
+        from disco.store.opening import is_empty, open_database, shown, upgrade
 
         database = open_database(self.database_url)
         try:
@@ -794,12 +794,12 @@ class Shop:
     @property
     def is_new(self) -> bool:
         """It has settings and an empty database, and nothing of a campaign lies around."""
-        from disco.adapters.store import CampaignStore
+        from disco.store import Store
 
         if not (self.folder / FILE).is_file() or self._orphans():
             return False
         try:
-            store = CampaignStore.existing(self.database_url, self.artefacts, locale=self.settings.locale)
+            store = Store.existing(self.database_url, self.artefacts, locale=self.settings.locale)
         except DiscoError:  # whoever opens it says why it cannot be used
             return False
         if store is not None:
@@ -823,15 +823,15 @@ class Shop:
 
     def _shown_database(self) -> str:
         """Its URL without a password."""
-        from disco.adapters.store.opening import open_database, shown
+        from disco.store.opening import open_database, shown
 
         return shown(open_database(self.database_url).engine.url)
 
     @contextmanager
-    def store(self, *, missing: Missing = "refuse") -> "Iterator[CampaignStore]":
+    def store(self, *, missing: Missing = "refuse") -> "Iterator[Store]":
         """The database of campaigns. Where it has no tables yet: refuse, create them, or use an empty one that goes
         away again (for dry runs). Never created where files of plans lie around."""
-        from disco.adapters.store import CampaignStore
+        from disco.store import Store
 
         if self.held_store is not None:
             yield self.held_store
@@ -839,7 +839,7 @@ class Shop:
         url = self.database_url
         with ExitStack() as stack:
             artefacts, locale = self.artefacts, self.settings.locale
-            store = CampaignStore.existing(url, artefacts, locale=locale, clock=self.clock)
+            store = Store.existing(url, artefacts, locale=locale, clock=self.clock)
             if store is None:
                 self._refuse_orphans()
                 if missing == "refuse":
@@ -850,7 +850,7 @@ class Shop:
                 if missing == "scratch":
                     artefacts = stack.enter_context(temporary_folder("scratch"))
                     url = f"{_SQLITE}{artefacts}/empty.db"
-                store = CampaignStore(url, artefacts, locale=locale, clock=self.clock)
+                store = Store(url, artefacts, locale=locale, clock=self.clock)
             stack.callback(store.close)
             yield store
 

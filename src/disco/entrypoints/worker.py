@@ -29,14 +29,14 @@ from disco.operations.schedules import submit_due
 from disco.operations.webhooks import MOST_DELIVERIES, Send, deliver, pause_before, tell
 from disco.records.errors import ConflictError, DeliveryError, DiscoError, InputError, UnavailableError, UpgradeError
 from disco.records.jobs import LEASE, MOST_ATTEMPTS, Event, Job, JobKind, JobProgress
-from disco.records.ports import JOBS
 from disco.records.progress import Report
 from disco.records.result import Result
+from disco.store import JOBS
 
 if TYPE_CHECKING:
-    from disco.adapters.store import CampaignStore
     from disco.entrypoints.python import Shop
     from disco.operations.launching import Launched
+    from disco.store import Store
 
 POLL_S = 1.0
 GRACE_S = 20.0
@@ -265,8 +265,8 @@ class _Worker:
     next_look: float = 0.0  # at the schedules, by the monotonic clock
 
     @property
-    def store(self) -> "CampaignStore":
-        return cast("CampaignStore", self.shop.held_store)
+    def store(self) -> "Store":
+        return cast("Store", self.shop.held_store)
 
     def run(self, *, until_idle: bool) -> int:
         done, threads = 0, list[threading.Thread]()

@@ -23,11 +23,12 @@ from disco.records.depths import depth_percent
 from disco.records.errors import InputError
 from disco.records.locale import Locale
 from disco.records.money import from_minor_units
-from disco.records.ports import Transaction, locale_of
+from disco.records.ports import locale_of
 from disco.records.validation import readable
 from disco.records.validation.cells import by_wall_clock, flags, microseconds
 from disco.records.validation.rules import start_of_day
 from disco.records.wording import counted, money, percent
+from disco.store import Transaction
 
 if TYPE_CHECKING:
     from disco.operations.audience import ShopData

@@ -7,8 +7,9 @@ from disco.operations.plan_risks import plan_risks
 from disco.records.errors import ApprovalError, InputError, StateError
 from disco.records.life import PlanRecord
 from disco.records.people import Actor, ActorKind, ApprovalRecord, ApprovalRule, is_same_name
-from disco.records.ports import PEOPLE, Clock, Store, Transaction
+from disco.records.ports import Clock
 from disco.records.result import Result
+from disco.store import PEOPLE, Store, Transaction
 
 _SETTING = "approval"
 

@@ -18,8 +18,8 @@ from disco.records.depths import depth_percent
 from disco.records.errors import InfeasibleError, InputError, StateError
 from disco.records.identity import IdColumn, customer_keys, secret_uniforms, uniforms
 from disco.records.plan import Plan
-from disco.records.ports import Transaction
 from disco.records.wording import money
+from disco.store import Transaction
 
 
 def group_name(arm: Arm, *, at_random: bool) -> str:

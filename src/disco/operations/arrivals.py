@@ -24,9 +24,10 @@ from disco.records.arrivals import ARRIVALS, Arrivals
 from disco.records.errors import DiscoError, StateError
 from disco.records.life import CampaignRecord
 from disco.records.plan import is_channel
-from disco.records.ports import Clock, Engine, Store
+from disco.records.ports import Clock, Engine
 from disco.records.result import Result
 from disco.records.validation.cells import flags
+from disco.store import Store
 
 _JUDGED = 4_096  # customers by whom it is judged whether features are in the units of the network's training
 

@@ -27,8 +27,8 @@ from disco.records.diagnosis import REPAIR, RESTORE, Diagnosis, Outcome, attempt
 from disco.records.errors import SealError
 from disco.records.life import CampaignRecord, Disposition, Sealed
 from disco.records.plan_summary import Solution
-from disco.records.ports import Store, Transaction
 from disco.records.wording import counted
+from disco.store import Store, Transaction
 
 _TRY = "Run `disco doctor --repair`; if this check still fails, restore the last backup (`disco restore`)."
 _ARTEFACTS = (

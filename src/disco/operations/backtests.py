@@ -31,7 +31,7 @@ from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.decisions import Arm
 from disco.records.estimate import LEVEL
 from disco.records.plan_summary import Calibration
-from disco.records.ports import Store, Transaction
+from disco.store import Store, Transaction
 
 _MOST_CAMPAIGNS = 6  # the latest; older ones say less about the next, and each is read from the store
 _STEPS = 12  # of Newton; the first is close already, and each doubles the digits

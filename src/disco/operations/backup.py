@@ -25,8 +25,8 @@ from typing import IO, Any
 
 from disco.records.errors import FileFormatError, StateError
 from disco.records.files import written_whole
-from disco.records.ports import Store
 from disco.records.result import Result
+from disco.store import Store
 
 FORMAT = "disco backup 1"
 MANIFEST, SETTINGS, NETWORK, TABLES, ARTEFACTS = (

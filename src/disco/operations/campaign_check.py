@@ -18,8 +18,8 @@ from disco.records.decisions import IngestCounts
 from disco.records.diagnosis import CheckUp, Diagnosis, Outcome
 from disco.records.errors import StateError
 from disco.records.estimate import LEVEL
-from disco.records.ports import Store
 from disco.records.result import TableResult
+from disco.store import Store
 
 WATCH_ASIDE, FAILED_ASIDE = 0.01, 0.1  # of the outcomes received
 

@@ -28,8 +28,8 @@ from disco.records.life import CampaignRecord
 from disco.records.matching import places_in
 from disco.records.money import from_minor_units
 from disco.records.plan import Plan
-from disco.records.ports import Transaction
 from disco.records.score import EngagementHead
+from disco.store import Transaction
 
 _FORMAT, _FORMAT_WITH_HEAD = 1, 2
 

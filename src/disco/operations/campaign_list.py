@@ -10,8 +10,8 @@ import pyarrow as pa
 from disco.operations.code_sales import NO_SALES, AgainstForecast, CodeSales, against_forecast, code_sales
 from disco.records.life import CampaignRecord, Disposition, Phase
 from disco.records.locale import Locale
-from disco.records.ports import Store, Transaction
 from disco.records.result import DepthKey, TableResult
+from disco.store import Store, Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from disco.records.decisions import Arm
 from disco.records.life import CampaignRecord
 from disco.records.plan import Plan
 from disco.records.plan_summary import MoneyForecast, PlanSummary
-from disco.records.ports import Store, Transaction
+from disco.store import Store, Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ from disco.records.life import CampaignRecord
 from disco.records.matching import places_in
 from disco.records.money import from_minor_units
 from disco.records.plan_summary import MoneyForecast
-from disco.records.ports import Transaction
 from disco.records.wording import date as day_text
 from disco.records.wording import money, percent
+from disco.store import Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

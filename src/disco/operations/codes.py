@@ -24,8 +24,8 @@ from disco.records.arrays import Flags, Integers, Vector
 from disco.records.errors import InputError, StateError
 from disco.records.identity import customer_keys
 from disco.records.plan import Plan
-from disco.records.ports import DecisionRepository
 from disco.records.wording import counted
+from disco.store.decisions import SqlDecisions
 
 if TYPE_CHECKING:
     from disco.operations.audience import ShopData
@@ -116,7 +116,7 @@ def _as_text(letters: "np.ndarray[tuple[int], np.dtype[np.uint8]]") -> pa.Array:
 
 
 def new_codes(
-    decisions: DecisionRepository | None,
+    decisions: SqlDecisions | None,
     ids: CodeIds,
     *,
     campaign: str,
@@ -180,7 +180,7 @@ class CodePool:
         self._codes = usable_codes(codes, shared=shared)
         self._first = 0  # all codes before this one are in use, for good
 
-    def unused(self, decisions: DecisionRepository, *, needed: int) -> pa.Array:
+    def unused(self, decisions: SqlDecisions, *, needed: int) -> pa.Array:
         """The first `needed` codes that are not in use."""
         found: list[str] = []
         place = self._first
@@ -196,7 +196,7 @@ class CodePool:
 
 
 def pool_codes(
-    decisions: DecisionRepository,
+    decisions: SqlDecisions,
     pool: Sequence[str],
     *,
     needed: int,
@@ -230,7 +230,7 @@ def read_pool(data: "ShopData", plan: Plan) -> list[str] | None:
 
 
 def codes_for(
-    decisions: DecisionRepository,
+    decisions: SqlDecisions,
     plan: Plan,
     ids: CodeIds,
     depths: Sequence[float] | Vector,
@@ -307,7 +307,7 @@ def own_codes(
     return pc.if_else(pa.array(has), kept, codes), shares & ~has
 
 
-def _taken(codes: pa.Array, campaign: str, decisions: DecisionRepository | None) -> Integers:
+def _taken(codes: pa.Array, campaign: str, decisions: SqlDecisions | None) -> Integers:
     """Rows whose code is in use in the campaign, or was made for an earlier row."""
     taken = np.zeros(len(codes), np.bool_)
     keys = np.sort(customer_keys(codes, where="code"))

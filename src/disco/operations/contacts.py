@@ -17,8 +17,9 @@ from disco.operations.audience import ShopData
 from disco.operations.codes import sent_codes
 from disco.records.content import content_hash
 from disco.records.plan import ContactSection, Plan
-from disco.records.ports import Store, Transaction, locale_of
+from disco.records.ports import locale_of
 from disco.records.validation.cells import by_wall_clock
+from disco.store import Store, Transaction
 
 _CODES = pa.schema([("customer_id", pa.large_string()), ("code", pa.large_string())])
 _MOMENT = pa.timestamp("us")

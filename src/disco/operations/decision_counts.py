@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from disco.records.decisions import Arm
 from disco.records.errors import InputError
 from disco.records.plan import Plan
-from disco.records.ports import Store
+from disco.store import Store
 
 Division = Literal["segment", "channel", "history"]
 """What customers are divided by: the plan's segments, their channels, or whether they bought in the past year."""

@@ -17,9 +17,9 @@ from disco.records.compiled import without_compiler
 from disco.records.errors import InputError, StateError
 from disco.records.estimate import LEVEL, Estimate
 from disco.records.life import CampaignRecord, VersionRecord
-from disco.records.ports import Store, Transaction
 from disco.records.result import Result
 from disco.records.score import EngagementHead
+from disco.store import Store, Transaction
 
 _STEP = 0.01
 _BEYOND = 0.05  # how far the curve goes beyond the deepest discount that was played

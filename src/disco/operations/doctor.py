@@ -14,9 +14,9 @@ from disco.operations.repair import repair_campaigns
 from disco.operations.shop_files import ShopFiles
 from disco.records.diagnosis import RESTORE, Diagnosis, Outcome, Repair, attempted
 from disco.records.errors import DiscoError
-from disco.records.ports import Store
 from disco.records.program import DISTRIBUTION, VERSION
 from disco.records.result import Result
+from disco.store import Store
 
 _LIBRARIES = ("numpy", "numba", "pyarrow", "duckdb", "sqlalchemy", "torch")
 

@@ -20,8 +20,9 @@ from disco.records.errors import (
     RevisionMissingError,
 )
 from disco.records.jobs import Draft, Reply
-from disco.records.ports import DRAFTS, Clock, Store, Transaction
+from disco.records.ports import Clock
 from disco.records.result import Result
+from disco.store import DRAFTS, Store, Transaction
 
 MOST_DRAFT_BYTES = 1_000_000
 _MOST_NAME_CHARACTERS = 100

@@ -24,10 +24,10 @@ from disco.records.forgotten import is_forgotten
 from disco.records.identity import read_ids
 from disco.records.life import CampaignRecord
 from disco.records.plan_summary import Solution
-from disco.records.ports import Store, Transaction
 from disco.records.result import NotInJson, TableResult
 from disco.records.wording import money as money_text
 from disco.records.wording import number, percent
+from disco.store import Store, Transaction
 
 if TYPE_CHECKING:
     from disco.operations.audience import ShopData

@@ -22,8 +22,8 @@ from disco.records.files import written_whole
 from disco.records.forgotten import is_forgotten
 from disco.records.locale import Locale
 from disco.records.plan import Plan
-from disco.records.ports import Store
 from disco.records.result import DepthKey, NotInJson, TableResult
+from disco.store import Store
 
 if TYPE_CHECKING:
     from disco.operations.audience import ShopData

@@ -21,10 +21,11 @@ from disco.operations.ledger import misjudged
 from disco.records.errors import DiscoError, InputError, StateError
 from disco.records.forgotten import Renaming, as_integer, as_text, is_forgotten, names_in_condition, new_name
 from disco.records.life import CampaignRecord, Traces
-from disco.records.ports import Clock, Store, Transaction
+from disco.records.ports import Clock
 from disco.records.private import sweep
 from disco.records.result import Result
 from disco.records.wording import counted
+from disco.store import Store, Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,9 @@ from disco.records.decisions import Audience, Offer
 from disco.records.depths import depth_label
 from disco.records.errors import InputError, StateError
 from disco.records.plan import Plan
-from disco.records.ports import Engine, Store
+from disco.records.ports import Engine
 from disco.records.result import TableResult
+from disco.store import Store
 
 WEIGHT_STEPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0)  # of the plan's revenue weight
 BUDGET_STEPS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of what is spent without a budget

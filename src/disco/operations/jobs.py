@@ -26,8 +26,9 @@ from disco.records.jobs import (
     JobState,
 )
 from disco.records.people import Actor
-from disco.records.ports import JOBS, Clock, Store, Transaction
+from disco.records.ports import Clock
 from disco.records.result import Result
+from disco.store import JOBS, Store, Transaction
 
 _ID_BYTES = 8
 MOST_LISTED = 200

@@ -10,8 +10,8 @@ from disco.records.diagnosis import Diagnosis
 from disco.records.errors import InputError
 from disco.records.journal import JournalEntry
 from disco.records.people import ActorKind
-from disco.records.ports import PEOPLE, Store
 from disco.records.result import Result
+from disco.store import PEOPLE, Store
 
 MOST_ENTRIES = 1_000
 _KEEP_A_COPY = (

@@ -20,7 +20,7 @@ from disco.operations.results import CampaignResults, campaign_results
 from disco.operations.results_over_time import ResultsOverTime, results_over_time
 from disco.operations.versions import version_of
 from disco.records.life import CampaignRecord
-from disco.records.ports import Store, Transaction
+from disco.store import Store, Transaction
 
 Value = TypeVar("Value")
 Read = TypeVar("Read", covariant=True)

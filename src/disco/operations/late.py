@@ -28,8 +28,9 @@ from disco.records.life import CampaignRecord, State
 from disco.records.locale import Locale
 from disco.records.plan import Plan
 from disco.records.plan_summary import Solution
-from disco.records.ports import Clock, Engine, Store, Transaction
+from disco.records.ports import Clock, Engine
 from disco.records.result import NotInJson, TableResult
+from disco.store import Store, Transaction
 
 _UNLIMITED = 2**40
 _MOST_NOTED = 20  # customers whose pseudonyms an entry of the journal names
@@ -373,7 +374,7 @@ class LateTally:
     """
 
     seal: str | None = None
-    """Names the late arrivals that are counted (`DecisionRepository.late_seal`)."""
+    """Names the late arrivals that are counted (`SqlDecisions.late_seal`)."""
     next_row: int = 0
     """Decisions from this row on are not counted."""
     given: Mapping[tuple[str | None, float], int] = field(default_factory=dict)

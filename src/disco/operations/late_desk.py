@@ -33,7 +33,8 @@ from disco.records.decisions import Audience
 from disco.records.errors import DiscoError, InputError, StateError
 from disco.records.life import CampaignRecord
 from disco.records.plan import Plan
-from disco.records.ports import Clock, Store, Transaction
+from disco.records.ports import Clock
+from disco.store import Store, Transaction
 
 _LONGEST_ID = 200  # characters
 

@@ -15,10 +15,10 @@ from disco.records.jobs import Draft
 from disco.records.life import PlanRecord
 from disco.records.people import ApprovalRule
 from disco.records.plan import read_plan
-from disco.records.ports import Store
 from disco.records.result import Result
 from disco.records.wording import counted, money, validity
 from disco.records.wording import date as day_text
+from disco.store import Store
 
 
 class CheckState(StrEnum):

@@ -33,8 +33,9 @@ from disco.records.life import CampaignRecord, PlanRecord, State
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.people import ApprovalRule
 from disco.records.plan import Plan
-from disco.records.ports import Clock, Engine, Store, Transaction
+from disco.records.ports import Clock, Engine
 from disco.records.result import NotInJson, Result, TableResult
+from disco.store import Store, Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -18,8 +18,8 @@ from disco.records.currency import GBP
 from disco.records.errors import SealError
 from disco.records.estimate import LEVEL, Estimate
 from disco.records.life import VersionRecord
-from disco.records.ports import Store, Transaction
 from disco.records.result import TableResult
+from disco.store import Store, Transaction
 
 _DRAWS = 2000
 _ENDS = ("value", "lower", "upper")

@@ -23,9 +23,10 @@ from disco.operations.versions import belief_of, engagement_text
 from disco.records.arrays import Matrix
 from disco.records.errors import StateError
 from disco.records.life import CampaignRecord, VersionRecord
-from disco.records.ports import BELIEF, Clock, Engine, Store, Transaction
+from disco.records.ports import Clock, Engine
 from disco.records.result import NotInJson, Result
 from disco.records.score import EngagementHead
+from disco.store import BELIEF, Store, Transaction
 
 if TYPE_CHECKING:
     from disco.operations.audience import ShopData

@@ -16,7 +16,7 @@ from disco.records.decisions import Arm
 from disco.records.estimate import LEVEL, Estimate
 from disco.records.life import CampaignRecord
 from disco.records.plan_summary import PlanSummary
-from disco.records.ports import Store, Transaction
+from disco.store import Store, Transaction
 
 MOST_VERSIONS = 12
 MOST_CAMPAIGNS = 12

@@ -30,11 +30,13 @@ from disco.records.errors import StateError
 from disco.records.files import written_whole
 from disco.records.kept import APPLIED, OUTCOMES
 from disco.records.life import BatchRecord, CampaignRecord, Disposition, LedgerMove, State
-from disco.records.ports import Clock, LedgerRepository, Store, Transaction
+from disco.records.ports import Clock
 from disco.records.result import Result
 from disco.records.tables import ROWS
 from disco.records.validation.checker import first_row, good_cells
 from disco.records.wording import counted, moment_text
+from disco.store import Store, Transaction
+from disco.store.ledger import SqlLedger
 
 if TYPE_CHECKING:
     from disco.operations.audience import ShopData
@@ -298,7 +300,7 @@ def outside_quarantine(rows: pa.Table) -> pa.Table:
     return rows if rows["raw"].null_count == rows.num_rows else rows.filter(rows["raw"].is_null())
 
 
-def related_rows(ledger: LedgerRepository, campaign: str, rows: pa.Table) -> pa.Table:
+def related_rows(ledger: SqlLedger, campaign: str, rows: pa.Table) -> pa.Table:
     """All rows in force that share an event, a code or a reference with these, directly or through others.
 
     Found by asking, never by reading the whole ledger; by batch as received, then row.

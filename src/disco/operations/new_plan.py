@@ -9,7 +9,7 @@ from disco.operations.launching import plan_id_of
 from disco.operations.plan_review import content_of
 from disco.operations.plan_risks import CONTROL_SHARE, HOLDOUT_SHARE
 from disco.operations.plan_warnings import DepthExperience
-from disco.records.ports import Store
+from disco.store import Store
 
 _DEPTHS = ("0.1", "0.2", "0.3")  # where no campaign says which
 _SHARE = "20%"

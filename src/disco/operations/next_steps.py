@@ -7,7 +7,7 @@ from enum import StrEnum
 from disco.operations.campaign_evidence import stored
 from disco.operations.learning import StoredLesson
 from disco.records.life import CampaignRecord, Phase, VersionRecord
-from disco.records.ports import Store, Transaction
+from disco.store import Store, Transaction
 
 
 class NextStep(StrEnum):

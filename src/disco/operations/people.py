@@ -8,8 +8,9 @@ from secrets import token_hex, token_urlsafe
 
 from disco.records.errors import AuthenticationError, InputError, StateError
 from disco.records.people import Actor, ActorKind, Caller, KeyRecord, Role, checked_name, folded, is_same_name
-from disco.records.ports import PEOPLE, Clock, Store, Transaction
+from disco.records.ports import Clock
 from disco.records.result import Result
+from disco.store import PEOPLE, Store, Transaction
 
 _PREFIX = "disco"
 _ID_BYTES = 6

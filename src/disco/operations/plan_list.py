@@ -5,8 +5,8 @@ from datetime import date, datetime
 
 from disco.operations.launching import plan_id_of
 from disco.records.life import PlanRecord
-from disco.records.ports import Store
 from disco.records.result import Result
+from disco.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -24,8 +24,8 @@ from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 from disco.records.plan import Plan
 from disco.records.plan_summary import MoneyForecast
-from disco.records.ports import Store
 from disco.records.result import DepthKey, NotInJson, Result, TableResult
+from disco.store import Store
 
 MOST_VALUES = 50
 """Of a column to break down by; a column with more is an id or an amount."""

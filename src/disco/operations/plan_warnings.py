@@ -21,8 +21,8 @@ from disco.records.depths import depth_percent
 from disco.records.identity import customer_keys
 from disco.records.locale import Locale
 from disco.records.plan import Plan
-from disco.records.ports import Store
 from disco.records.wording import counted
+from disco.store import Store
 
 SHIFTED = PSI_ALARM  # a campaign to everybody alone moves a context by up to 0.4
 _MOSTLY_MONOTONE = 0.9

@@ -25,9 +25,9 @@ from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.people import Actor
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanSummary, Solution
-from disco.records.ports import Store, Transaction
 from disco.records.program import VERSION
 from disco.records.table_rows import TableRows
+from disco.store import Store, Transaction
 
 _ID_LENGTH = 16
 ARMS = (Arm.DECIDED, Arm.CONTROL, Arm.HOLDOUT)

@@ -50,9 +50,10 @@ from disco.records.estimate import Estimate
 from disco.records.life import CampaignRecord
 from disco.records.plan import BudgetSection, Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast
-from disco.records.ports import Clock, Engine, Store, Transaction
+from disco.records.ports import Clock, Engine
 from disco.records.progress import Report
 from disco.records.result import DepthKey, NotInJson, Result
+from disco.store import Store, Transaction
 
 _STEPS = ("reading customers and their features", "reading what was learned", "valuing the customers")
 _MEGABYTE = 1_000_000

@@ -41,10 +41,11 @@ from disco.records.currency import GBP
 from disco.records.decisions import Arm, Audience
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast
-from disco.records.ports import Clock, Engine, Store
+from disco.records.ports import Clock, Engine
 from disco.records.progress import Report, Stages, tell
 from disco.records.result import DepthKey, NotInJson, TableResult
 from disco.records.table_rows import TableRows
+from disco.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

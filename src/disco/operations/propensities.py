@@ -16,8 +16,9 @@ from disco.policy.propensity import Propensities, propensities
 from disco.records.arrays import Floats, Integers, Vector
 from disco.records.decisions import Arm, Audience, Offer
 from disco.records.plan import Plan
-from disco.records.ports import Engine, Store
+from disco.records.ports import Engine
 from disco.records.result import Result
+from disco.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

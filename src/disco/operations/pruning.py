@@ -7,9 +7,10 @@ from pathlib import Path
 
 from disco.operations.feature_cache import FeatureCache
 from disco.operations.forgetting import refuse_damaged
-from disco.records.ports import Clock, Store
+from disco.records.ports import Clock
 from disco.records.private import leftovers, sweep
 from disco.records.result import Result
+from disco.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -13,7 +13,7 @@ from disco.records.decisions import Purchases
 from disco.records.errors import InputError
 from disco.records.matching import places_in
 from disco.records.money import from_minor_units
-from disco.records.ports import Store, Transaction
+from disco.store import Store, Transaction
 
 _ORDERS = ("customer_id", "ordered_at", "paid")
 

@@ -18,9 +18,10 @@ from disco.operations.net_purchases import AFTER_RECALL
 from disco.records.errors import DiscoError, InputError, ReportError, StateError
 from disco.records.life import CampaignRecord, Disposition, State
 from disco.records.locale import Locale
-from disco.records.ports import Clock, Store, Transaction
+from disco.records.ports import Clock
 from disco.records.result import NotInJson, TableResult
 from disco.records.wording import moment_text
+from disco.store import Store, Transaction
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """By how much the clocks of two machines may differ: more is a wrong clock."""

@@ -11,7 +11,7 @@ from disco.operations.audit import networks_of, reserve_left
 from disco.operations.ledger import misjudged
 from disco.records.diagnosis import Diagnosis, Repair, attempted
 from disco.records.life import BrokenSeal, Sealed
-from disco.records.ports import Store, Transaction
+from disco.store import Store, Transaction
 
 
 class _NotProved(Exception):  # noqa: N818 - no error: the way out of a transaction whose result is not taken

@@ -26,11 +26,12 @@ from disco.records.estimate import Estimate
 from disco.records.life import GRACE_DAYS, CampaignRecord, Phase
 from disco.records.plan import Plan
 from disco.records.plan_summary import MoneyForecast
-from disco.records.ports import Store, Transaction, locale_of
+from disco.records.ports import locale_of
 from disco.records.result import DepthKey, NotInJson, TableResult
 from disco.records.validation.cells import by_wall_clock
 from disco.records.wording import chance, count, counted, money, number, percent, validity
 from disco.records.wording import date as day_text
+from disco.store import Store, Transaction
 
 if TYPE_CHECKING:
     from disco.operations.audience import ShopData

@@ -20,7 +20,7 @@ from disco.records.arrays import Flags
 from disco.records.decisions import Arm
 from disco.records.life import CampaignRecord
 from disco.records.plan import Plan
-from disco.records.ports import Store
+from disco.store import Store
 
 MOST_DAYS = 10
 _LEVEL = 0.95

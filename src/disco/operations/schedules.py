@@ -17,8 +17,9 @@ from disco.records.errors import InputError, SealError
 from disco.records.jobs import Job, JobKind, JobSchedule
 from disco.records.locale import Locale
 from disco.records.people import Actor, ActorKind
-from disco.records.ports import JOBS, Clock, Store, Transaction
+from disco.records.ports import Clock
 from disco.records.result import Result
+from disco.store import JOBS, Store, Transaction
 
 MATURED = "when codes have matured"
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")

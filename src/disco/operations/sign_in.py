@@ -22,8 +22,9 @@ from disco.records.people import (
     checked_name,
     folded,
 )
-from disco.records.ports import PEOPLE, Clock, Store, Transaction
+from disco.records.ports import Clock
 from disco.records.result import NotInJson, Result
+from disco.store import PEOPLE, Store, Transaction
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher

@@ -12,9 +12,9 @@ from disco.belief import BasketModel, Engagement, EngagementCounts
 from disco.campaign import Belief
 from disco.records.errors import NotFoundError, StateError
 from disco.records.life import CampaignRecord, VersionRecord
-from disco.records.ports import BELIEF, Store, Transaction
 from disco.records.result import Result
 from disco.records.score import EngagementHead, ScoreBins
+from disco.store import BELIEF, Store, Transaction
 
 _MOST = 2**31 - 1  # the largest number that both databases hold
 _SETTINGS = ("prior_rate", "prior_codes", "drift")

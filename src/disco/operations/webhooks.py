@@ -17,9 +17,10 @@ from disco.operations.jobs import add_job, new_id
 from disco.records.errors import DeliveryError, InputError
 from disco.records.jobs import Event, Job, JobKind, Webhook
 from disco.records.people import Actor
-from disco.records.ports import JOBS, Clock, Store, Transaction
+from disco.records.ports import Clock
 from disco.records.result import Result
 from disco.records.signatures import DELIVERY_HEADER, SIGNATURE_HEADER, sign
+from disco.store import JOBS, Store, Transaction
 
 BACKOFF_S = (1, 5, 30, 300, 1800)
 """Seconds before each further attempt; up to a fifth more, so that many do not come at once."""

@@ -8,9 +8,6 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from disco.adapters.store import opening
-from disco.adapters.store.opening import open_database, upgrade
-from disco.adapters.store.schema import REVISION
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import create_app
 from disco.entrypoints.worker import run_worker
@@ -18,6 +15,9 @@ from disco.operations import jobs
 from disco.operations.people import create_key
 from disco.records.errors import UpgradeError
 from disco.records.jobs import JobKind, JobState
+from disco.store import opening
+from disco.store.opening import open_database, upgrade
+from disco.store.schema import REVISION
 
 API = "/api/v1"
 NEWER, OLDER = "9999", "older"

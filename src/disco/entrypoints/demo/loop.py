@@ -33,9 +33,9 @@ from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.decisions import Arm, Audience, Purchases
 from disco.records.estimate import Estimate
 from disco.records.plan import Plan, read_plan
-from disco.records.ports import Store
 from disco.retailer import Retailer, RetailerSettings
 from disco.retailer.settings import Campaign
+from disco.store import Store
 
 REVENUE_WEIGHT = 3.0
 DECIDED_SHARES = (0.3, 0.2, 0.1)  # of the customers, shallow to deep: codes are scarce, deep ones scarcer

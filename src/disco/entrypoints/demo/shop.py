@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow.compute as pc
 
 from disco.adapters.shop_data import FolderShopData
-from disco.adapters.store import CampaignStore
 from disco.belief import BasketModel, Engagement, SmoothSpline
 from disco.campaign import Belief
 from disco.operations.drafts import put_draft
@@ -23,6 +22,7 @@ from disco.operations.planning import make_plan
 from disco.records.people import Actor, ActorKind, ApprovalRule
 from disco.records.plan import read_plan
 from disco.retailer import Retailer
+from disco.store import Store
 
 DATABASE = "disco.sqlite"
 ARTEFACTS = "disco-artefacts"
@@ -47,9 +47,9 @@ class ShopClock:
         return datetime(self.today.year, self.today.month, self.today.day, tzinfo=UTC)
 
 
-def open_shop(folder: Path, *, clock: ShopClock) -> CampaignStore:
+def open_shop(folder: Path, *, clock: ShopClock) -> Store:
     """The database of the demo's shop, made where it is absent."""
-    return CampaignStore(f"sqlite:///{folder / DATABASE}", folder / ARTEFACTS, clock=clock)
+    return Store(f"sqlite:///{folder / DATABASE}", folder / ARTEFACTS, clock=clock)
 
 
 def shop_data(folder: Path) -> FolderShopData:

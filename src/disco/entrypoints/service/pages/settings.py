@@ -285,7 +285,7 @@ def _refused(page: SettingsPage, form: Form, error: DiscoError) -> SettingsPage:
 
 
 def _every(found: ShopSettings, approval: ApprovalRule) -> Table:
-    from disco.adapters.store.opening import shown_url
+    from disco.store.opening import shown_url
 
     form = found.model_dump(mode="json") | {"approval": str(approval)}
     for name in ("database_url", "data"):

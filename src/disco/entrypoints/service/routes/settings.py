@@ -35,7 +35,7 @@ def change(
 
 
 def _form(shop: Shop, found: ShopSettings) -> dict[str, Any]:
-    from disco.adapters.store.opening import shown_url
+    from disco.store.opening import shown_url
 
     form = found.model_dump(mode="json")
     with shop.store() as store:

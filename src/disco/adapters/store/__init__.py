@@ -1,5 +1,0 @@
-"""Stores: where launched campaigns live."""
-
-from disco.adapters.store.store import CampaignStore
-
-__all__ = ["CampaignStore"]

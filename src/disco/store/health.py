@@ -1,0 +1,370 @@
+"""Health checks of a database and of its folder of artefacts, table by table and cell by cell.
+
+Nothing here opens the store: a database that the program refuses is looked at all the same. Every check stands alone,
+so that damage in one place does not hide damage in another.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from disco.records.diagnosis import REPAIR, RESTORE, Diagnosis, Repair, attempted
+from disco.records.errors import StateError
+from disco.records.wording import counted
+from disco.store import schema
+from disco.store.append_only import create_triggers, is_own_trigger, missing_triggers
+from disco.store.artefacts import FolderArtefacts
+from disco.store.database import Database
+from disco.store.decisions import CODE_SECRET_NAME, HOLDOUT_SECRET_NAME
+from disco.store.forgotten import SALT_NAME
+from disco.store.journal import PSEUDONYM_NAME, SCHEMA_SUBJECT, append_own
+from disco.store.opening import (
+    UPGRADE,
+    open_database,
+    plain_errors,
+    revision_of,
+    revisions_in,
+    shown,
+)
+from disco.store.schema_check import REBUILT, compare_schema
+
+# WAL with two or more writing connections can lose committed rows: fixed in 3.51.3
+_WAL_BUG = (3, 7, 0), (3, 51, 2)
+_SAFE_POSTGRESQL = {"fsync": ("on",), "full_page_writes": ("on",), "synchronous_commit": ("on", "remote_apply")}
+_MOST_SHOWN = 3
+# what SQLite calls the cells of a column; it stores any kind of cell in any column
+_CELLS: tuple[tuple[type[Any], str], ...] = (
+    (sa.Boolean, "integer"),
+    (sa.Integer, "integer"),
+    (schema.Moment, "integer"),
+    (sa.Float, "real"),
+    (sa.Text, "text"),
+    (sa.LargeBinary, "blob"),
+)
+# tables that name artefacts: the column that names a row, and what a reader calls it
+_NAMING = (
+    (schema.plans, schema.plans.c.plan_id, "plan"),
+    (schema.campaigns, schema.campaigns.c.campaign, "campaign"),
+    (schema.contexts, schema.contexts.c.network, "contexts of network"),
+    (schema.batches, schema.batches.c.batch_id, "batch"),
+)
+
+
+def vitals(url: str, *, artefacts: Path | None = None) -> tuple[Diagnosis, ...]:
+    """What can be said about the database behind a URL, and about the folder of its artefacts."""
+    database = open_database(url)
+    try:
+        place = shown(database.engine.url)
+        connection = attempted("database", "connection", lambda: [_connection(database, place)], fix=RESTORE)
+        if not connection[0].ok:
+            return connection
+        looks = _SQLITE_LOOKS if database.engine.dialect.name == "sqlite" else _POSTGRESQL_LOOKS
+        found = list(connection)
+        for check, look in (*looks, *_LOOKS):
+            found += _look(database, check, look)
+        if artefacts is not None:
+            found += _look(database, "artefacts", lambda one: _artefact_folder(one, artefacts))
+        return tuple(found)
+    finally:
+        database.engine.dispose()
+
+
+def restore_schema(url: str) -> tuple[Repair, ...]:
+    """Create indexes of the schema that are missing, and tables that can be filled again; all of them or none."""
+    database = open_database(url)
+    try:
+        _refuse_missing_file(database)
+        with plain_errors(database, "repairing indexes"), database.writing(SCHEMA_SUBJECT) as connection:
+            inspector, made = sa.inspect(connection), list[Repair]()
+            there = set(inspector.get_table_names())
+            if schema.REVISIONS not in there or revisions_in(connection) != [schema.REVISION]:
+                return ()  # an emptied database, or one of another program or revision: the checks say so
+            has_journal = {schema.journal.name, schema.journal_heads.name} <= there
+            # before its table is locked by making triggers: the last entry is read by another connection
+            last = database.last_entry(connection)[0] if has_journal else None
+            for table in schema.metadata.sorted_tables:
+                where = f"table {table.name}"
+                if table.name not in there:
+                    if table in REBUILT:
+                        table.create(connection)
+                        made.append(Repair(where=where, changed="The table was missing and was created."))
+                    continue
+                indexes = {index["name"] for index in inspector.get_indexes(table.name)}
+                for index in sorted(table.indexes, key=lambda one: str(one.name)):
+                    if index.name not in indexes:
+                        index.create(connection)
+                        made.append(Repair(where=where, changed=f"The index {index.name} was created."))
+            if has_journal and (lost := missing_triggers(connection)):
+                create_triggers(connection)
+                words = f"The triggers {', '.join(lost)} were created."
+                made.append(Repair(where=f"table {schema.journal.name}", changed=words))
+            if made and has_journal:
+                append_own(connection, last, action="repair", detail={"changed": [one.changed for one in made]})
+            return tuple(made)
+    finally:
+        database.engine.dispose()
+
+
+def _look(
+    database: Database, check: str, look: Callable[[sa.Connection], Iterable[Diagnosis]]
+) -> tuple[Diagnosis, ...]:
+    def within() -> tuple[Diagnosis, ...]:
+        with plain_errors(database, "checking it"), database.reading() as connection:
+            return tuple(look(connection))
+
+    return attempted(check, "database", within, fix=RESTORE)
+
+
+def _connection(database: Database, place: str) -> Diagnosis:
+    _refuse_missing_file(database)
+    with plain_errors(database, "checking it"), database.reading() as connection:
+        connection.exec_driver_sql("SELECT 1")
+    return Diagnosis.of("database", "connection", True, place, expected="a database")
+
+
+def _refuse_missing_file(database: Database) -> None:
+    """SQLite would make the file that is not there."""
+    file = database.engine.url.database
+    if database.engine.dialect.name == "sqlite" and (file is None or not Path(file).is_file()):
+        raise StateError(f"The database {file} does not exist", fix=RESTORE)
+
+
+# ---- SQLite ----
+
+
+def _journal(connection: sa.Connection) -> Iterator[Diagnosis]:
+    version = str(connection.exec_driver_sql("SELECT sqlite_version()").scalar_one())
+    journal = str(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one())
+    yield Diagnosis.of(
+        "journal",
+        "database",
+        not (wal_is_risky(version) and journal == "wal"),
+        f"SQLite {version} with a journal of kind {journal}",
+        expected="a version that cannot lose committed rows",
+        fix="Use SQLite 3.51.3 or newer.",
+    )
+
+
+def _integrity(connection: sa.Connection) -> Iterator[Diagnosis]:
+    problems = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(5)")]
+    sound = problems == ["ok"]
+    yield Diagnosis.of(
+        "integrity",
+        "database",
+        sound,
+        "every page is sound" if sound else "; ".join(problems),
+        expected="no damage",
+        fix=RESTORE,
+    )
+
+
+def _references(connection: sa.Connection) -> Iterator[Diagnosis]:
+    orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+    tables = ", ".join(sorted({f"{row[0]} to {row[2]}" for row in orphans}))
+    words = f"{counted(len(orphans), 'row')} without the row referred to (from {tables})"
+    yield Diagnosis.of(
+        "references",
+        "database",
+        not orphans,
+        words if orphans else "all resolved",
+        expected="every reference resolved",
+        fix=RESTORE,
+    )
+
+
+def _cells(connection: sa.Connection) -> Iterator[Diagnosis]:
+    """Cells of another kind than their column: text in a number, bytes in a text, null where a value must be."""
+    inspector, failed = sa.inspect(connection), False
+    for table in schema.metadata.sorted_tables:
+        if not inspector.has_table(table.name):
+            continue  # `_schema` says so
+        there = {column["name"] for column in inspector.get_columns(table.name)}
+        columns = [column for column in table.c if column.name in there]
+        counts = [f"total({_is_wrong(column)})" for column in columns]
+        row = connection.exec_driver_sql(f"SELECT {', '.join(counts)} FROM {table.name}").one()
+        cells = zip(columns, row, strict=True)
+        wrong = [f"{column.name} ({counted(int(count), 'row')})" for column, count in cells if count]
+        if wrong:
+            failed = True
+            expected = "a value of the column's own kind"
+            yield Diagnosis.of(
+                "cells",
+                f"table {table.name}",
+                False,
+                f"wrong values in {', '.join(wrong)}",
+                expected=expected,
+                fix=REPAIR if table in REBUILT else RESTORE,
+            )
+    if not failed:
+        yield Diagnosis.of("cells", "all tables", True, "every value is of its column's kind", expected="")
+
+
+def _is_wrong(column: sa.Column[Any]) -> str:
+    kind = next(name for base, name in _CELLS if isinstance(column.type, base))
+    cell = f'"{column.name}"'
+    wrong = f"typeof({cell}) <> '{kind}'"
+    if isinstance(column.type, sa.Boolean):
+        wrong = f"({wrong} OR {cell} NOT IN (0, 1))"
+    return f"({cell} IS NOT NULL AND {wrong})" if column.nullable else f"({cell} IS NULL OR {wrong})"
+
+
+def _programs(connection: sa.Connection) -> Iterator[Diagnosis]:
+    """Triggers and views: we have none but those of the journal, and a trigger changes what is written."""
+    there = "SELECT type, name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')"
+    found = [row for row in connection.exec_driver_sql(there) if not is_own_trigger(str(row[1]), str(row[2]))]
+    if found:
+        words = ", ".join(f"{row[0]} {row[1]}" for row in found)
+        fix = "Find out who made them, and drop them."
+        yield Diagnosis.of("triggers and views", "database", False, words, expected="none", fix=fix)
+
+
+# ---- PostgreSQL ----
+
+
+def _durability(connection: sa.Connection) -> Iterator[Diagnosis]:
+    version = str(connection.exec_driver_sql("SHOW server_version").scalar_one())
+    found = {name: str(connection.exec_driver_sql(f"SHOW {name}").scalar_one()) for name in _SAFE_POSTGRESQL}
+    risky = [f"{name} = {value}" for name, value in found.items() if value not in _SAFE_POSTGRESQL[name]]
+    yield Diagnosis.of(
+        "durability",
+        "database",
+        not risky,
+        f"PostgreSQL {version}" + (f" with {', '.join(risky)}" if risky else ""),
+        expected="settings under which a crash loses no acknowledged outcome",
+        fix="Set it to on.",
+    )
+
+
+def _accepts_writes(connection: sa.Connection) -> Iterator[Diagnosis]:
+    standby = bool(connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one())
+    read_only = str(connection.exec_driver_sql("SHOW default_transaction_read_only").scalar_one()) == "on"
+    yield Diagnosis.of(
+        "writing",
+        "database",
+        not (standby or read_only),
+        "a standby server" if standby else "read-only transactions" if read_only else "allowed",
+        expected="a database that can be written",
+        fix="Name the primary server in database_url, or allow this role to write.",
+    )
+
+
+# ---- both: revision, tables, columns, indexes ----
+
+
+def _revision(connection: sa.Connection) -> Iterator[Diagnosis]:
+    """An older one can be upgraded; of all others `revision_of` says what is wrong and what to do."""
+    check, expected, fix = "revision", f"revision {schema.REVISION}", UPGRADE
+    if sa.inspect(connection).has_table(schema.REVISIONS):
+        try:
+            found = revision_of(connection)
+        except StateError as error:
+            yield Diagnosis.of_error(check, "database", error)
+            return
+    else:
+        found, fix = None, RESTORE
+    words = found or f"no table {schema.REVISIONS}"
+    yield Diagnosis.of(check, "database", found == schema.REVISION, words, expected=expected, fix=fix)
+
+
+def _secrets(connection: sa.Connection) -> Iterator[Diagnosis]:
+    """That they are there; their seals are compared with everything else's."""
+    there = set(connection.execute(sa.select(schema.secrets.c.name)).scalars())
+    missing = sorted({CODE_SECRET_NAME, HOLDOUT_SECRET_NAME, SALT_NAME, PSEUDONYM_NAME} - there)
+    yield Diagnosis.of(
+        "secrets",
+        "database",
+        not missing,
+        f"no secret {', '.join(missing)}" if missing else "all there",
+        expected="the keys of the codes, of lasting holdouts, of forgotten customers and of pseudonyms",
+        fix=RESTORE,
+    )
+
+
+def _append_only(connection: sa.Connection) -> Iterator[Diagnosis]:
+    missing = missing_triggers(connection)
+    yield Diagnosis.of(
+        "append-only",
+        "journal",
+        not missing,
+        f"no trigger {', '.join(missing)}" if missing else "entries cannot be changed or removed",
+        expected="triggers that refuse to change the journal",
+        fix=REPAIR,
+    )
+
+
+# ---- artefacts ----
+
+
+def _artefact_folder(connection: sa.Connection, folder: Path) -> Iterator[Diagnosis]:
+    """Files that no row names, and names of unlaunched plans without their whole file; campaigns look at their own."""
+    place, named = FolderArtefacts(folder), dict[str, str]()
+    for table, label, what in _NAMING:
+        columns = [column for column in schema.ARTEFACT_COLUMNS if column.table is table]
+        for row in connection.execute(sa.select(label.label("label"), *columns)):
+            for column in columns:
+                if (artefact := getattr(row, column.name)) is not None:
+                    words = f"{column.name} of {what} {row.label}".replace("artefact of ", "")
+                    named.setdefault(str(artefact), words)
+    launched = set(connection.execute(sa.select(schema.campaigns.c.plan_id)).scalars())
+    waiting = [
+        str(name)
+        for row in connection.execute(sa.select(schema.plans))
+        if row.plan_id not in launched
+        for name in (row.decisions, row.contexts, row.features)
+        if name is not None
+    ]
+    there = (
+        {entry.name: entry.stat().st_size for entry in os.scandir(folder) if entry.name.endswith(".arrow")}
+        if folder.is_dir()
+        else {}
+    )
+    damaged = [
+        f"{named[name]} ({name[:12]})"
+        for name in named
+        if f"{name}.arrow" not in there or (name in waiting and not place.is_intact(name))
+    ]
+    yield Diagnosis.of(
+        "artefacts",
+        str(folder),
+        not damaged,
+        f"missing or damaged: {_shortened(damaged)}" if damaged else f"{len(named):,} tables, all there",
+        expected="every table that the database names, as it was written",
+        fix="Restore the missing files from a backup. A plan that was not launched can be planned again.",
+    )
+    if unnamed := [name for name in there if name.removesuffix(".arrow") not in named]:
+        size = sum(there[name] for name in unnamed)
+        yield Diagnosis.note(
+            "artefacts",
+            str(folder),
+            f"{counted(len(unnamed), 'file')} that no row names ({size / 1e6:,.1f} MB), such as {sorted(unnamed)[0]}",
+            expected="only files that the database names",
+            fix="They are harmless. `disco prune` removes them.",
+        )
+
+
+def _shortened(names: list[str]) -> str:
+    more = len(names) - _MOST_SHOWN
+    return ", ".join(names[:_MOST_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+
+
+_SQLITE_LOOKS = (
+    ("journal", _journal),
+    ("integrity", _integrity),
+    ("references", _references),
+    ("cells", _cells),
+    ("triggers and views", _programs),
+)
+_POSTGRESQL_LOOKS = (("durability", _durability), ("writing", _accepts_writes))
+_LOOKS = (("revision", _revision), ("schema", compare_schema), ("secrets", _secrets), ("append-only", _append_only))
+
+
+def wal_is_risky(version: str) -> bool:
+    """
+    >>> wal_is_risky("3.40.1"), wal_is_risky("3.51.3")
+    (True, False)
+    """
+    number = tuple(int(part) for part in version.split("."))
+    return _WAL_BUG[0] <= number <= _WAL_BUG[1]

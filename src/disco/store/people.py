@@ -1,0 +1,168 @@
+"""People, API keys and invitations; who is signed in, and who failed to."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from disco.records.errors import NotFoundError
+from disco.records.people import InvitationRecord, KeyRecord, PersonRecord, Role, SessionRecord, folded
+from disco.store.schema import api_keys, attempts, invitations, microseconds, people, sessions
+from disco.store.seals import changed, row_seal, sealed
+from disco.store.session import Session, beginning_with
+
+
+class SqlPeople:
+    """People who can sign in, API keys, and invitations that were not used yet. SealError where one was changed."""
+
+    def __init__(self, session: Session) -> None:
+        self._connection = session.connection
+
+    # ---- people
+
+    def put(self, person: PersonRecord) -> None:
+        """Keep a person, new or changed. StateError where another one has this name, in any capitals."""
+        row = {**asdict(person), "folded": folded(person.name)}
+        self._connection.execute(people.delete().where(people.c.name == person.name))
+        self._connection.execute(people.insert(), sealed("person", row))
+
+    def find(self, name: str) -> PersonRecord | None:
+        """By name, in any capitals."""
+        return self._person(people.c.folded == folded(name))
+
+    def find_external(self, issuer: str, subject: str) -> PersonRecord | None:
+        """By who they are at an identity provider."""
+        return self._person(sa.and_(people.c.issuer == issuer, people.c.subject == subject))
+
+    def all(self) -> tuple[PersonRecord, ...]:
+        """By name."""
+        rows = self._connection.execute(sa.select(people)).mappings()
+        return tuple(sorted(map(_person, rows), key=lambda person: person.name))
+
+    def _person(self, which: sa.ColumnElement[bool]) -> PersonRecord | None:
+        row = self._connection.execute(sa.select(people).where(which)).mappings().one_or_none()
+        return None if row is None else _person(row)
+
+    # ---- keys
+
+    def add_key(self, key: KeyRecord) -> None:
+        self._connection.execute(api_keys.insert(), sealed("key", asdict(key)))
+
+    def find_key(self, key_id: str) -> KeyRecord | None:
+        row = self._connection.execute(sa.select(api_keys).where(api_keys.c.key_id == key_id)).mappings().one_or_none()
+        return None if row is None else _key(row)
+
+    def key(self, beginning: str) -> KeyRecord:
+        """By its id, or by four or more characters of its beginning where these name a single key."""
+        none = NotFoundError(f"There is no key {beginning}", fix="`disco keys list` lists the keys.")
+        return _key(
+            beginning_with(self._connection, api_keys.c.key_id, beginning, rows=sa.select(api_keys), none=none)._mapping
+        )
+
+    def keys(self) -> tuple[KeyRecord, ...]:
+        """By the time they were made, with those that are no longer valid."""
+        rows = self._connection.execute(sa.select(api_keys).order_by(api_keys.c.created_at, api_keys.c.key_id))
+        return tuple(map(_key, rows.mappings()))
+
+    def revoke_key(self, key_id: str, *, at: datetime) -> None:
+        found = self.find_key(key_id)
+        if found is None:
+            raise NotFoundError(f"There is no key {key_id}")
+        row = {**asdict(found), "revoked_at": at}
+        revoked = {"revoked_at": at, "seal": row_seal("key", row)}
+        self._connection.execute(api_keys.update().where(api_keys.c.key_id == key_id).values(revoked))
+
+    # ---- invitations
+
+    def add_invitation(self, invitation: InvitationRecord) -> None:
+        self._connection.execute(invitations.insert(), sealed("invitation of", asdict(invitation)))
+
+    def find_invitation(self, token_hash: str) -> InvitationRecord | None:
+        rows = sa.select(invitations).where(invitations.c.token_hash == token_hash)
+        row = self._connection.execute(rows).mappings().one_or_none()
+        return None if row is None else _invitation(row)
+
+    def invitations(self) -> tuple[InvitationRecord, ...]:
+        """By the time they were made."""
+        rows = self._connection.execute(sa.select(invitations).order_by(invitations.c.created_at))
+        return tuple(map(_invitation, rows.mappings()))
+
+    def remove_invitation(self, token_hash: str) -> None:
+        self._connection.execute(invitations.delete().where(invitations.c.token_hash == token_hash))
+
+
+class SqlSessions:
+    """Who is signed in, and failed attempts to; no backup holds them."""
+
+    def __init__(self, session: Session) -> None:
+        self._connection = session.connection
+
+    def add(self, session: SessionRecord) -> None:
+        self._connection.execute(sessions.insert(), asdict(session))
+
+    def find(self, token_hash: str) -> SessionRecord | None:
+        rows = sa.select(sessions).where(sessions.c.token_hash == token_hash)
+        row = self._connection.execute(rows).mappings().one_or_none()
+        return None if row is None else SessionRecord(**row)
+
+    def used(self, token_hash: str, *, at: datetime) -> None:
+        self._connection.execute(sessions.update().where(sessions.c.token_hash == token_hash).values(used_at=at))
+
+    def end(self, token_hash: str) -> bool:
+        """Whether there was one."""
+        ended = self._connection.execute(sessions.delete().where(sessions.c.token_hash == token_hash))
+        return ended.rowcount == 1
+
+    def end_of(self, name: str, *, but: str | None = None) -> None:
+        """All sessions of a person, but perhaps one."""
+        others = sa.true() if but is None else sessions.c.token_hash != but
+        self._connection.execute(sessions.delete().where(sessions.c.name == name, others))
+
+    def end_before(self, *, now: datetime, used_before: datetime) -> None:
+        """Sessions that have expired, or that nobody has used since a moment."""
+        over = sa.or_(sessions.c.expires_at <= now, sessions.c.used_at < used_before)
+        self._connection.execute(sessions.delete().where(over))
+
+    def lock_failures(self, name_hash: str, *, at: datetime) -> tuple[int, datetime]:
+        """Failed attempts in a row under a name, and when the last one was; others wait until this transaction ends.
+
+        at: said where there were none.
+        """
+        there = sa.text(
+            "INSERT INTO attempts (name_hash, failures, failed_at) VALUES (:name_hash, 0, :at) ON CONFLICT DO NOTHING"
+        )
+        self._connection.execute(there, {"name_hash": name_hash, "at": microseconds(at)})
+        row = self._connection.execute(
+            sa.select(attempts).where(attempts.c.name_hash == name_hash).with_for_update()
+        ).one()
+        return row.failures, row.failed_at
+
+    def set_failures(self, name_hash: str, failures: int, *, at: datetime) -> None:
+        changed = attempts.update().where(attempts.c.name_hash == name_hash)
+        self._connection.execute(changed.values(failures=failures, failed_at=at))
+
+    def forget_failures(self, *, before: datetime) -> None:
+        self._connection.execute(attempts.delete().where(attempts.c.failed_at < before))
+
+
+def _person(row: Mapping[Any, Any]) -> PersonRecord:
+    if row["seal"] != row_seal("person", row):
+        raise changed(f"The person {row['name']}")
+    kept = {name: row[name] for name in PersonRecord.__dataclass_fields__}
+    return PersonRecord(**{**kept, "role": Role(row["role"])})
+
+
+def _key(row: Mapping[Any, Any]) -> KeyRecord:
+    if row["seal"] != row_seal("key", row):
+        raise changed(f"The key {row['key_id']}")
+    kept = {name: row[name] for name in KeyRecord.__dataclass_fields__}
+    return KeyRecord(**{**kept, "role": Role(row["role"])})
+
+
+def _invitation(row: Mapping[Any, Any]) -> InvitationRecord:
+    if row["seal"] != row_seal("invitation of", row):
+        raise changed("An invitation")
+    kept = {name: row[name] for name in InvitationRecord.__dataclass_fields__}
+    return InvitationRecord(**{**kept, "role": Role(row["role"])})

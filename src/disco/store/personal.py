@@ -1,0 +1,370 @@
+"""What is kept about single customers and may go: ids, contexts and features of those who are forgotten, raw rows.
+
+A forgotten customer becomes one of whom nothing was known at the launch: another name, no features, and the context of
+the population (zeros). Their purchases, codes and arm stay, so that every count, price and comparison stays true.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from disco.records.arrays import Integers
+from disco.records.forgotten import Renaming, mentions, names_in_condition
+from disco.records.life import Traces
+from disco.store.arrivals import SqlArrivals
+from disco.store.artefacts import index_of, rows_of
+from disco.store.packs import packs_of, take_out
+from disco.store.plans import matrix_of, table_of
+from disco.store.schema import (
+    ARTEFACT_COLUMNS,
+    approvals,
+    batches,
+    campaigns,
+    contexts,
+    drafts,
+    forgotten,
+    jobs,
+    late_decisions,
+    metadata,
+    outcomes,
+    plan_makers,
+    plans,
+    pool_codes,
+    schedules,
+)
+from disco.store.seals import row_seal, touch
+from disco.store.session import CampaignRow, Session
+
+_RAW = pa.schema([("batch_number", pa.int64()), ("row", pa.int64()), ("raw", pa.string())])
+_THEIRS = pa.schema(
+    [*_RAW.remove(2), *((name, pa.string()) for name in ("customer_id", "event_id", "refers_to", "raw"))]
+)
+_NOTHING = "{}"  # raw is not null where a row was set aside, whatever is left of it
+_IDS_PER_SEARCH = 200
+
+
+# what people type, and what tells nothing else: another name may stand there without another meaning
+_WRITTEN_BY_PEOPLE = {
+    jobs: ("once", "body"),
+    schedules: ("body",),
+    drafts: ("name", "plan"),
+    batches: ("source",),
+}
+_JSON = ("body", "plan")
+_OF_CUSTOMERS = (outcomes, late_decisions, pool_codes, forgotten)  # `replace` looks at each of their rows
+
+
+class SqlPersonal:
+    """What is kept about single customers and may go. Seals are not kept up: whoever changes something reseals it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection = session.connection
+
+    def replace(self, campaign: str, names: Mapping[str, str]) -> Traces:
+        """Put names in the place of these customers' ids, in everything that is kept of a campaign.
+
+        Their contexts become those of the population, zeros, their features unknown; raw rows that mention them go.
+        names: id → name, both as text. Evidence, and dispositions of the ledger, are the caller's business.
+        """
+        row = self._session.campaign_row(campaign)
+        touch(self._session, row.number)
+        SqlArrivals(self._session).remove_customers(campaign, set(names))
+        launched = self._replace_launched(row, names)
+        late = self._replace_late(row, names)
+        written = self._replace_outcomes(row.number, names)
+        raw = self._drop_raw(row.number, set(names))
+        return Traces(
+            customers=frozenset({*launched, *late, *written}),
+            decisions=len(launched) + len(late),
+            outcomes=sum(written.values()),
+            raw=raw,
+        )
+
+    def rename_texts(self, names: Renaming) -> int:
+        """Put the names into texts that people wrote: of jobs, schedules, drafts, and sources of batches. How many
+        rows had one."""
+        changed = 0
+        for table, columns in _WRITTEN_BY_PEOPLE.items():
+            for row in self._connection.execute(sa.select(table)).mappings().all():
+                values = {
+                    name: names.json(row[name]) if name in _JSON else names.text(row[name])
+                    for name in columns
+                    if row[name] is not None
+                }
+                if all(row[name] == value for name, value in values.items()):
+                    continue
+                if table is schedules and row["seal"] == row_seal("schedule", row):  # a damaged one stays so
+                    values["seal"] = row_seal("schedule", {**row, **values})
+                key = table.primary_key.columns[0]
+                self._connection.execute(table.update().where(key == row[key.name]).values(values))
+                changed += 1
+        return changed
+
+    def texts_left(self, names: Renaming) -> dict[str, tuple[str, ...]]:
+        """Table and column → keys of the rows whose text still names one of the customers."""
+        found: dict[str, list[str]] = {}
+        for table in metadata.sorted_tables:
+            if table in _OF_CUSTOMERS:
+                continue
+            texts = [column for column in table.columns if isinstance(column.type, sa.Text)]
+            key = table.primary_key.columns[0]
+            for row in self._connection.execute(sa.select(key.label("key"), *texts)) if texts else ():
+                for column, text in zip(texts, row[1:], strict=True):
+                    if text is not None and names.is_left(text):
+                        found.setdefault(f"{table.name}.{column.name}", []).append(str(row.key))
+        return {place: tuple(keys) for place, keys in found.items()}
+
+    def plans_with(self, customers: Collection[str]) -> dict[str, frozenset[str]]:
+        """Plans that were not launched, by id, with those of these customers they decide about or name."""
+        asked = pa.array(sorted(customers), pa.string())
+        found = {}
+        for row in self._connection.execute(sa.select(plans).where(_not_launched())):
+            condition = _condition(row.plan)
+            theirs = {customer for customer in customers if names_in_condition(condition, customer)}
+            if row.decisions is not None:
+                ids = self._session.artefacts.get(row.decisions)["customer_id"].cast(pa.string())
+                theirs.update(ids.filter(pc.is_in(ids, value_set=asked)).to_pylist())
+            if theirs:
+                found[row.plan_id] = frozenset(theirs)
+        return found
+
+    def plans_before(self, moment: datetime) -> tuple[str, ...]:
+        """Ids of plans that were not launched, made before a moment."""
+        old = sa.select(plans.c.plan_id).where(_not_launched(), plans.c.planned_at < moment)
+        return tuple(sorted(self._connection.execute(old).scalars()))
+
+    def remove_plan(self, plan_id: str) -> None:
+        """Remove a plan that was not launched."""
+        removed = self._connection.execute(plans.delete().where(plans.c.plan_id == plan_id, _not_launched()))
+        for table in (plan_makers, approvals) if removed.rowcount else ():
+            self._connection.execute(table.delete().where(table.c.plan_id == plan_id))
+
+    def drop_raw(self, campaign: str) -> int:
+        """Empty the raw text of all rows set aside; dispositions and reasons stay. How many had one."""
+        number = self._session.number(campaign)
+        kept = sa.and_(outcomes.c.campaign_number == number, outcomes.c.raw != _NOTHING)
+        return int(self._connection.execute(outcomes.update().where(kept).values(raw=_NOTHING)).rowcount)
+
+    def drop_features(self, campaign: str) -> bool:
+        """Drop the retained features: no other network can embed its customers then. Whether there were any."""
+        row = self._session.campaign_row(campaign)
+        touch(self._session, row.number)
+        SqlArrivals(self._session).remove(campaign)
+        of_plan = plans.update().where(plans.c.plan_id == row.plan_id, plans.c.features.is_not(None))
+        late = late_decisions.c.campaign_number == row.number
+        of_late = late_decisions.update().where(late, late_decisions.c.features.is_not(None))
+        # late arrivals may have come since the features of the launch were dropped
+        dropped = [self._connection.execute(kept.values(features=None)).rowcount for kept in (of_plan, of_late)]
+        return any(dropped)
+
+    def taken(self, ids: Collection[str]) -> frozenset[str]:
+        """Those of these ids that a customer or an outcome of any campaign has."""
+        asked = pa.array(sorted(ids), pa.string())
+        found: set[str] = set()
+        for column in (outcomes.c.customer_id, late_decisions.c.customer_id):
+            there = sa.select(column).distinct().where(self._session.database.among(column, asked))
+            found.update(self._connection.execute(there).scalars())
+        for pack in packs_of(self._session):
+            found.update(pack.table["customer_id"].take(pa.array(pack.of_customers(asked))).to_pylist())
+        for campaign in self._connection.execute(sa.select(campaigns.c.campaign)).scalars().all():
+            row = self._session.campaign_row(campaign)
+            rows = pa.array(self._launched_rows(row, asked))
+            if len(rows):
+                there = self._session.artefacts.get(row.decisions)["customer_id"].take(rows)
+                found.update(there.cast(pa.string()).to_pylist())
+        return frozenset(found)
+
+    def named_artefacts(self) -> frozenset[str]:
+        """Every artefact that a row names."""
+        found: set[str] = set()
+        for column in ARTEFACT_COLUMNS:
+            found.update(self._connection.execute(sa.select(column).where(column.is_not(None))).scalars())
+        return frozenset(found)
+
+    def _launched_rows(self, row: CampaignRow, customers: pa.Array) -> Integers:
+        artefacts = self._session.artefacts
+        if row.customer_index is None:
+            return np.zeros(0, np.int64)
+        ids = artefacts.get(row.decisions)["customer_id"]
+        return rows_of(artefacts.get(row.customer_index), ids, customers)
+
+    def _replace_launched(self, row: CampaignRow, names: Mapping[str, str]) -> list[str]:
+        """Customers of the launch among these; their rows of every artefact are replaced."""
+        artefacts = self._session.artefacts
+        rows = self._launched_rows(row, pa.array(sorted(names), pa.string()))
+        late = self._connection.execute(
+            sa.select(late_decisions.c.row, late_decisions.c.customer_id).where(
+                late_decisions.c.campaign_number == row.number
+            )
+        )
+        after = np.array([one.row for one in late if one.customer_id in names], np.int64)
+        of_networks = self._zero_contexts(row, np.concatenate([rows, after]))
+        if not rows.size:
+            return []
+        decisions = artefacts.get(row.decisions)
+        found: list[str] = decisions["customer_id"].take(pa.array(rows)).cast(pa.string()).to_pylist()
+        mask = _mask(rows, decisions.num_rows)
+        ids = pa.array([names[customer] for customer in found]).cast(decisions["customer_id"].type)
+        renamed = _with(decisions, "customer_id", _replaced(decisions["customer_id"], mask, ids))
+        unknown = pa.array(np.zeros(rows.size, np.bool_))
+        renamed = _with(renamed, "known", _replaced(decisions["known"], mask, unknown))
+        of_plan = {"decisions": artefacts.put(renamed), "contexts": of_networks[row.network]}
+        if row.features is not None:
+            features = artefacts.get(row.features)
+            columns = [
+                _replaced(column, mask, ids.cast(column.type))
+                if name == "customer_id"
+                else _replaced(column, mask, pa.nulls(rows.size, column.type))
+                for name, column in zip(features.column_names, features.columns, strict=True)
+            ]
+            of_plan["features"] = artefacts.put(pa.table(columns, schema=features.schema), compressed=True)
+        self._connection.execute(plans.update().where(plans.c.plan_id == row.plan_id).values(of_plan))
+        index = artefacts.put(index_of(renamed["customer_id"]))
+        of_number = campaigns.c.number == row.number
+        self._connection.execute(campaigns.update().where(of_number).values(customer_index=index))
+        return found
+
+    def _zero_contexts(self, row: CampaignRow, rows: Integers) -> dict[str, str]:
+        """In the contexts of every network, network → artefact; under that of the launch, late arrivals have their own
+        in their rows."""
+        if not rows.size:
+            return {}
+        made = {}
+        kept = sa.select(contexts).where(contexts.c.campaign_number == row.number)
+        for one in self._connection.execute(kept).all():
+            table = self._session.artefacts.get(one.artefact)
+            name = self._session.artefacts.put(_without_rows(table, rows[rows < table.num_rows]))
+            place = sa.and_(contexts.c.campaign_number == row.number, contexts.c.network == one.network)
+            self._connection.execute(contexts.update().where(place).values(artefact=name))
+            made[one.network] = name
+        return made
+
+    def _replace_late(self, row: CampaignRow, names: Mapping[str, str]) -> list[str]:
+        asked = self._session.database.among(late_decisions.c.customer_id, pa.array(sorted(names), pa.string()))
+        of_campaign = late_decisions.c.campaign_number == row.number
+        rows = self._connection.execute(sa.select(late_decisions).where(of_campaign, asked)).all()
+        for one in rows:
+            self._connection.execute(
+                late_decisions.update()
+                .where(of_campaign, late_decisions.c.row == one.row)
+                .values(
+                    customer_id=names[one.customer_id],
+                    known=False,
+                    context=bytes(len(bytes(one.context))),
+                    features=None if one.features is None else _NOTHING,
+                )
+            )
+        return [one.customer_id for one in rows]
+
+    def _replace_outcomes(self, number: int, names: Mapping[str, str]) -> dict[str, int]:
+        """Rows replaced, per customer with one."""
+        customers = pa.array(sorted(names), pa.string())
+        self._unpack(number, customers)
+        asked = self._session.database.among(outcomes.c.customer_id, customers)
+        columns = [outcomes.c[name] for name in _THEIRS.names]
+        theirs = sa.select(*columns).where(outcomes.c.campaign_number == number, asked)
+        rows = self._session.database.select(self._connection, theirs, _THEIRS)
+        received = rows.to_pylist()
+        events = _event_names(received, names)
+        for one in received:
+            customer = one["customer_id"]
+            one["customer_id"] = names[customer]
+            one["event_id"], one["refers_to"] = (events.get((customer, one[key])) for key in ("event_id", "refers_to"))
+            one["raw"] = None if one["raw"] is None else _NOTHING
+        changed = pa.Table.from_pylist(received, schema=_THEIRS)
+        self._session.database.update(self._connection, outcomes, changed, key=("batch_number", "row"))
+        return Counter(rows["customer_id"].to_pylist())
+
+    def _unpack(self, number: int, customers: pa.Array) -> None:
+        """Move rows of these customers from packs to the database; the packs that had any are written anew."""
+        for pack in list(packs_of(self._session, campaign=number)):
+            places = pack.of_customers(customers)
+            if places.size:
+                rows = pack.table["row"].to_numpy()[places]
+                take_out(self._session, pack, pack.at_rows(rows))
+                keep = np.ones(pack.table.num_rows, np.bool_)
+                keep[places] = False
+                pack.replace(keep)
+
+    def _drop_raw(self, number: int, customers: set[str]) -> int:
+        """Empty rows set aside, of anybody, that mention one of these customers; how many."""
+        columns = [outcomes.c[name] for name in _RAW.names]
+        kept = sa.select(*columns).where(outcomes.c.campaign_number == number, outcomes.c.raw != _NOTHING)
+        rows = self._session.database.select(self._connection, kept, _RAW)
+        found: set[int] = set()
+        ids = sorted(customers)
+        for first in range(0, len(ids) if rows.num_rows else 0, _IDS_PER_SEARCH):
+            some = ids[first : first + _IDS_PER_SEARCH]
+            pattern = "|".join(_quoted(json.dumps(customer)[1:-1]) for customer in some)
+            near = np.flatnonzero(pc.match_substring_regex(rows["raw"], pattern).to_numpy())
+            found.update(int(place) for place in near if mentions(rows["raw"][int(place)].as_py(), some))
+        aside = rows.take(pa.array(sorted(found), pa.int64())).select(["batch_number", "row"])
+        for name in ("customer_id", "event_id", "refers_to", "code", "raw"):  # a mention may stand in any of them
+            cell = pa.scalar(_NOTHING if name == "raw" else None, pa.string())
+            aside = aside.append_column(name, pa.repeat(cell, aside.num_rows))
+        self._session.database.update(self._connection, outcomes, aside, key=("batch_number", "row"))
+        return int(aside.num_rows)
+
+
+def _not_launched() -> sa.ColumnElement[bool]:
+    return plans.c.plan_id.not_in(sa.select(campaigns.c.plan_id))
+
+
+def _condition(plan: str) -> str:
+    """The condition of a plan, kept as JSON; of one that is damaged, all of it."""
+    try:
+        return str(json.loads(plan)["customers"].get("eligible", ""))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return plan
+
+
+def _event_names(rows: list[dict[str, Any]], names: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """(customer, event) → another name. An order's number leads to its customer in the retailer's own systems.
+
+    The names sort as the events did, because the first event counts where two say the same of one moment.
+    """
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        theirs = found.setdefault(row["customer_id"], set())
+        theirs.update(event for key in ("event_id", "refers_to") if (event := row[key]) is not None)
+    return {
+        (customer, event): f"{names[customer]}.{place:08}"
+        for customer, events in found.items()
+        for place, event in enumerate(sorted(events))
+    }
+
+
+def _mask(rows: Integers, count: int) -> pa.Array:
+    flags = np.zeros(count, np.bool_)
+    flags[rows] = True
+    return pa.array(flags)
+
+
+def _replaced(column: pa.ChunkedArray, mask: pa.Array, values: pa.Array) -> pa.Array:
+    """Other values where the mask says so. Nulls are zeros in memory; `if_else` leaves the old number under them."""
+    return pc.replace_with_mask(column.combine_chunks(), mask, values)
+
+
+def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), column)
+
+
+def _without_rows(table: pa.Table, rows: Integers) -> pa.Table:
+    """Contexts in which these rows are the population's."""
+    matrix = np.array(matrix_of(table))
+    matrix[rows] = 0.0
+    return table_of(matrix)
+
+
+def _quoted(text: str) -> str:
+    """For a regular expression of RE2, whatever the characters are."""
+    return "".join(character if character.isalnum() else f"\\x{{{ord(character):x}}}" for character in text)

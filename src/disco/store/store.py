@@ -1,0 +1,240 @@
+"""The store: a database with our tables, a place of artefacts, and repositories one transaction at a time."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from disco.records.locale import POUNDS_UTC, Locale
+from disco.records.people import Actor
+from disco.records.ports import Clock
+from disco.records.private import private_folder
+from disco.store.approvals import SqlApprovals, SqlShopSettings
+from disco.store.arrivals import SqlArrivals
+from disco.store.artefacts import Artefacts, FolderArtefacts, rehearsal
+from disco.store.beliefs import SqlBeliefs
+from disco.store.contexts import SqlContexts
+from disco.store.database import Database, send_changes
+from disco.store.decisions import SqlDecisions
+from disco.store.drafts import SqlDrafts, SqlReplies
+from disco.store.forgotten import SqlForgotten
+from disco.store.jobs import SqlJobs
+from disco.store.journal import SqlJournal, append, question_of_head
+from disco.store.ledger import SqlLedger
+from disco.store.opening import (
+    is_empty,
+    open_database,
+    plain_errors,
+    prepare,
+    refuse_another_locale,
+    refuse_another_revision,
+    refuse_upgraded,
+)
+from disco.store.people import SqlPeople, SqlSessions
+from disco.store.personal import SqlPersonal
+from disco.store.plans import SqlPlans
+from disco.store.schedules import SqlSchedules, SqlWebhooks
+from disco.store.schema import BELIEF, EVERYTHING
+from disco.store.seals import SqlSeals, any_text, seal_states
+from disco.store.session import Session
+from disco.store.states import hash_of_state, question_of_state
+from disco.store.system_user import system_user
+
+
+class Transaction:
+    """What lies in the store, within one transaction: repositories of campaigns and belief, their seals, what is kept
+    about customers, and the people who use the system.
+
+    Tables are Arrow, with the schemas of `records.kept`; text with NUL characters, NaN and infinity are an InputError;
+    a missing thing, or one that is there already, a StateError.
+    """
+
+    def __init__(self, session: Session, locale: Locale) -> None:
+        self.locale = locale
+        self.plans = SqlPlans(session, locale)
+        self.decisions = SqlDecisions(session)
+        self.contexts = SqlContexts(session)
+        self.arrivals = SqlArrivals(session)
+        self.ledger = SqlLedger(session)
+        self.beliefs = SqlBeliefs(session)
+        self.seals = SqlSeals(session)
+        self.forgotten = SqlForgotten(session)
+        self.personal = SqlPersonal(session)
+        self.people = SqlPeople(session)
+        self.sessions = SqlSessions(session)
+        self.approvals = SqlApprovals(session)
+        self.settings = SqlShopSettings(session)
+        self.jobs = SqlJobs(session)
+        self.drafts = SqlDrafts(session)
+        self.replies = SqlReplies(session)
+        self.schedules = SqlSchedules(session)
+        self.webhooks = SqlWebhooks(session)
+        self.journal = SqlJournal(session)
+
+
+class _Undone(Exception):  # noqa: N818 - no error: the way out of a dry run
+    pass
+
+
+class Store:
+    """The truth of campaigns: plans, decisions with codes, ledger, evidence, versions of belief.
+
+    locale: the currency of all its money and the time zone of its plans' days, the same for all campaigns. actor: who
+    writes through this store, the system user unless `by` said otherwise.
+
+    database: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`; an empty database gets our tables. artefacts: the
+    place of the large tables, or its folder; the same one for everybody who shares the database. locale: of the shop;
+    refused where campaigns were launched in another one. clock: of the journal's entries; None: the machine's.
+    """
+
+    def __init__(
+        self,
+        database: str | Database,
+        artefacts: Artefacts | Path,
+        *,
+        locale: Locale = POUNDS_UTC,
+        clock: Clock | None = None,
+    ) -> None:
+        self.locale = locale
+        self._clock = clock
+        self.actor = system_user()
+        self._artefacts = FolderArtefacts(artefacts) if isinstance(artefacts, Path) else artefacts
+        self._database = open_database(database) if isinstance(database, str) else database
+        prepare(self._database)
+        refuse_another_locale(self._database, locale)
+
+    @classmethod
+    def existing(
+        cls, url: str, artefacts: Path, *, locale: Locale = POUNDS_UTC, clock: Clock | None = None
+    ) -> "Store | None":
+        """The store, where its database has our tables; None, and nothing written, where it is empty or absent."""
+        database = open_database(url)
+        if is_empty(database):
+            database.engine.dispose()
+            return None
+        return cls(database, artefacts, locale=locale, clock=clock)
+
+    @classmethod
+    def embedded(cls, path: Path) -> "Store":
+        """One SQLite file with its artefacts in a folder beside it; made when absent."""
+        private_folder(path.parent)
+        return cls(f"sqlite:///{path}", path.with_name(f"{path.stem}-artefacts"))
+
+    def by(self, actor: Actor) -> "Store":
+        """The same open store, for what somebody else writes."""
+        view = copy.copy(self)
+        view.actor = actor
+        return view
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """One consistent view of everything; nothing can be written through it. Keep it short: a writer may wait."""
+        with plain_errors(self._database, "reading"), self._database.reading() as connection:
+            yield Transaction(Session(connection, self._database, self._artefacts), self.locale)
+
+    @contextmanager
+    def writing(self, subject: str, *, action: str, dry_run: bool = False) -> Iterator[Transaction]:
+        """One transaction: kept whole at the end of the block, not at all when the block raises.
+
+        `subject` (a campaign, or BELIEF) has one writer at a time: another one waits, and then sees what this one
+        wrote. Nothing is acknowledged before it is on disk. Not to be opened within another block of the same store.
+        With `dry_run` everything is done and checked, then undone at the end of the block.
+
+        action: what is done, in a word or two of the command line ("launch", "ingest"); a block that wrote something
+        has an entry of the journal with it, in the same transaction.
+        """
+        doing = "writing the model" if subject == BELIEF else f"writing {subject} ({action})"
+        begun = self._database.writing(subject)
+        with self._transaction(begun, subject, doing, action=action, dry_run=dry_run) as transaction:
+            yield transaction
+
+    @contextmanager
+    def bookkeeping(self) -> Iterator[Transaction]:
+        """A short transaction without the lock of a subject and without an entry of the journal.
+
+        For what says nothing about campaigns and people: heartbeats, leases, the last use of sessions, failed attempts
+        to sign in, stored replies. Writers of one row wait for each other.
+        """
+        with plain_errors(self._database, "keeping books"), self._database.bookkeeping() as connection:
+            refuse_upgraded(connection, self._database)
+            yield Transaction(Session(connection, self._database, self._artefacts), self.locale)
+
+    @contextmanager
+    def alone(self, *, action: str, dry_run: bool = False) -> Iterator[Transaction]:
+        """As `writing`, while nobody writes anything else: waits for all others, and they wait for this one."""
+        begun = self._database.alone()
+        with self._transaction(begun, EVERYTHING, "writing alone", action=action, dry_run=dry_run) as transaction:
+            yield transaction
+
+    @contextmanager
+    def _transaction(
+        self,
+        begun: AbstractContextManager[sa.Connection],
+        subject: str,
+        doing: str,
+        *,
+        action: str,
+        dry_run: bool,
+    ) -> Iterator[Transaction]:
+        try:
+            with (
+                rehearsal(self._artefacts) if dry_run else nullcontext(self._artefacts) as artefacts,
+                plain_errors(self._database, doing),
+                begun as connection,
+            ):
+                state = question_of_state(subject)
+                with any_text(connection):
+                    before = hash_of_state(refuse_upgraded(connection, self._database, state))
+                session = Session(connection, self._database, artefacts)
+                mark = self._database.mark(connection)
+                yield Transaction(session, self.locale)
+                sealed = seal_states(session)
+                if dry_run:
+                    send_changes(connection)  # a rehearsal is refused where the real one would be
+                    raise _Undone
+                if sealed or self._database.has_written(connection, since=mark):
+                    with any_text(connection):
+                        questions = [*state, question_of_head(subject)]
+                        last, (*after, heads) = self._database.last_entry(connection, questions)
+                    append(
+                        connection,
+                        last,
+                        actor=self.actor,
+                        at=datetime.now(UTC) if self._clock is None else self._clock.now(),
+                        action=action,
+                        subject=subject,
+                        before=before,
+                        after=hash_of_state(after),
+                        detail=session.detail,
+                        heads=heads,
+                    )
+        except _Undone:
+            pass
+
+    def remove_unnamed(self, *, dry_run: bool = False) -> dict[str, int]:
+        # every artefact is put within a transaction: nobody's is still unnamed
+        """Remove artefacts that no row names, left by a crash or by what was replaced; their names and bytes."""
+        with self.alone(action="prune") as transaction:
+            named = transaction.personal.named_artefacts()
+            unnamed = {name: size for name, size in self._artefacts.sizes().items() if name not in named}
+            for name in () if dry_run else unnamed:
+                self._artefacts.remove(name)
+        return unnamed
+
+    def refuse_unready(self) -> None:
+        """Raise where the database cannot be reached, or is at another revision than this program."""
+        refuse_another_revision(self._database)
+
+    def compact(self) -> None:
+        """Write the database anew, so that no byte of deleted or replaced cells is left in its files.
+
+        Nobody else can use the database meanwhile. Not within a transaction.
+        """
+        with plain_errors(self._database, "writing it anew"):
+            self._database.compact()
+
+    def close(self) -> None:
+        self._database.engine.dispose()
