@@ -14,7 +14,7 @@ from disco.allocation.problem import AllocationProblem, read_problem
 from disco.allocation.small import search
 from disco.allocation.small.exchanges import best_sum, list_exchanges, near_sums
 from disco.allocation.small.lists import Meeting
-from disco.allocation.small.options import Core, Nodes, sums_after
+from disco.allocation.small.options import Core, Nodes
 
 
 def _tiny(number: int) -> AllocationProblem:
@@ -116,16 +116,14 @@ def _random_core(number: int) -> tuple[Core, Nodes, int, float]:
     worth = (rate * cost - loss).astype(np.int64)
     counted = np.zeros((opened, places, 2), np.int64)
     counted[:, 1, 0], counted[:, 2, 1] = 1, 1
-    words = np.zeros((opened, places, 2), np.int64)
-    words[:, :, 0] = counted[:, :, 0] + (counted[:, :, 1] << 8)
+    word = counted[:, :, 0] + (counted[:, :, 1] << 8)
     possible = np.arange(places)[None, :, None] < options[:, None, None]
-    least, most = np.where(possible, counted, 1).min(axis=1), np.where(possible, counted, 0).max(axis=1)
-    nodes = Nodes(
-        np.zeros(2, np.int64), np.array([0, 8]), np.array([255, 255]), np.array([1, 0]), np.array([4, 2]),
-        np.zeros(2), sums_after(least), sums_after(most),
-    )  # fmt: skip
+    most = np.where(possible, counted, 0).max(axis=1)
+    nodes = Nodes(np.array([0, 8]), np.array([255, 255]), np.array([1, 0]), np.array([4, 2]), np.zeros(2))
     tie = rng.integers(1, 2**40, (opened, places))
-    core = Core(options, np.tile(np.arange(places), (opened, 1)), worth, cost, tie, loss, words)
+    tie[:, 0] = 0
+    price = np.zeros((opened, places))
+    core = Core(options, np.tile(np.arange(places), (opened, 1)), worth, cost, tie, loss, price, word, most)
     return core, nodes, int(rng.integers(500, 3_000)), rate
 
 
@@ -137,7 +135,7 @@ def test_two_lists_that_meet_find_the_best_of_all(number: int, room: int) -> Non
     best = None
     for chosen in itertools.product(*(range(options) for options in core.options)):
         rows, options = np.arange(core.options.size), np.array(chosen)
-        word = int(core.words[rows, options, 0].sum())
+        word = int(core.word[rows, options].sum())
         cost, worth = int(core.cost[rows, options].sum()), int(core.worth[rows, options].sum())
         lost = float(core.loss[rows, options].sum()) + rate * (budget - cost)
         if cost <= budget and 1 <= word % 256 <= 4 and word >> 8 <= 2 and lost <= allowed:

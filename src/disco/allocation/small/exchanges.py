@@ -18,39 +18,39 @@ from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.grid import tie_hash
 from disco.allocation.lagrangian import Lagrangian
 from disco.allocation.limits import Tree
-from disco.allocation.small.options import OptionTable, Prices
+from disco.allocation.small.options import OptionTable, Prices, hashes
 from disco.records.arrays import Array
 from disco.records.compiled import njit
 from disco.records.identity_kernels import mix
 
+# How exchanges are listed. Decision 135 has what each of the numbers below buys.
 _GROUPS = 4  # lists that are joined two by two
 _GROUP_MEMBERS = 62  # at most: which of them move is one word
-_SAFE_ROOM = 5  # customers: a limit with as much room on either side is not broken by a few exchanges, as a rule
+_FREE_MOVES = 3  # customers of a group who move the way that most could, at most, where numbers do not matter
 _FEWEST = 8  # customers, at least, among whom exchanges are looked for
+_SAFE_ROOM = 5  # customers: a limit with as much room on either side is not broken by a few exchanges, as a rule
+_LOSSLESS = 2.0**-6  # of what may be lost in all: whoever loses less is indifferent
+
+# How a start is left by chance
 _RANDOM_MOVES = 20  # per customer, on the way to another allocation
 _SMALL_CHANGES = 0.75  # of the customers, whose changes of the cost say how far from the budget random moves may lead
-_FREE_MOVES = 3  # customers of a group who move the way that most could, at most, where numbers do not matter
 _APPROACHES = 60  # moves of one or two customers towards the budget, at most, before groups are formed
-_LOSSLESS = 2.0**-6  # of what may be lost in all: whoever loses less is indifferent
-_NEAR = 1e3  # times what may be lost in all: what is left then is near enough for the most sums
+_FIRST_CHANCE = 1_000  # numbers from which chance is hashed begin here: no depth has such a number
 _HOPELESS = 1e6  # times what may be lost in all: a start whose second attempt leaves more is given up
 
 
-class _Size(NamedTuple):
-    """How many sums an attempt looks at."""
+class _Attempt(NamedTuple):
+    """How many sums an attempt looks at, and from which starts."""
 
     listed: int  # exchanges per group, about
     joined: int  # sums of two exchanges on either side, about
+    near: float = math.inf  # times what may be lost: from the best start alone, where no more is left; ∞: from all
 
 
-# the second row only after lists had no room
-_QUICK = (*[_Size(4_000, 16_000)] * 4, *[_Size(20_000, 60_000)] * 6)
-_THOROUGH = (*[_Size(4_000, 16_000)] * 2, *[_Size(50_000, 400_000)] * 4)
-_ONE_START = 10_000  # exchanges, from which on only that start is tried again which came nearest
-_MANY_SUMS = 100_000  # that are joined only where what is left is near
+_QUICK = (*[_Attempt(4_000, 16_000)] * 4, *[_Attempt(20_000, 60_000, _HOPELESS)] * 6)
+_THOROUGH = (*[_Attempt(4_000, 16_000)] * 2, *[_Attempt(50_000, 400_000, 1e3)] * 4)  # after lists had no room
 
 
 class Indifferent(NamedTuple):
@@ -74,8 +74,7 @@ class Filling(NamedTuple):
 
 
 def fill_exactly(
-    lagrangian: Lagrangian, table: OptionTable, tree: Tree, prices: Prices, starts: list[Array], enough: float,
-    *, thorough: bool,
+    lagrangian: Lagrangian, table: OptionTable, prices: Prices, starts: list[Array], enough: float, *, thorough: bool
 ) -> Filling:  # fmt: skip
     """Places that lose next to nothing by the prices and leave next to no money, within all limits.
 
@@ -85,45 +84,43 @@ def fill_exactly(
     """
     best, least, work = None, math.inf, 0
     open_to = list({start.tobytes(): start for start in starts}.values())
-    open_to = [start for start in open_to if prices.lost(table, tree, start) <= 0.5 * enough]
+    open_to = [start for start in open_to if prices.lost(table, start) <= 0.5 * enough]
     nearest: list[Array] = []
     first = len(_QUICK) if thorough else 0  # numbers of attempts are seeds of chance
-    for attempt, size in enumerate(_THOROUGH if thorough else _QUICK, first):
-        if size.joined > _MANY_SUMS and least > _NEAR * enough:
-            break
+    for number, attempt in enumerate(_THOROUGH if thorough else _QUICK, first):
+        if attempt.near < math.inf:
+            open_to = nearest if least <= attempt.near * enough else []
         hopeful = []
-        for start in open_to if size.listed < _ONE_START else nearest:
-            places = random_restart(table, tree, prices, start, enough, attempt)
-            members = indifferent(table, tree, prices, places, enough)
+        for start in open_to:
+            places = random_restart(table, prices, start, enough, number)
+            members = indifferent(table, prices, places, enough)
             if members.who.size < _FEWEST:
                 continue
+            moved = _exchanged(members, table, table.left(places), number, attempt)
+            work += _GROUPS * attempt.listed + 2 * attempt.joined
+            exchanged = places.copy()
+            exchanged[members.who[moved]] = members.place[moved]
+            if table.keeps_limits(exchanged):
+                places = exchanged
             left = table.left(places)
-            moved = _exchanged(members, table, left, attempt, size)
-            work += _GROUPS * size.listed + 2 * size.joined
-            if moved.size:
-                tried = places.copy()
-                tried[members.who[moved]] = members.place[moved]
-                if table.keeps_limits(tried, tree):
-                    places, left = tried, table.left(tried)
-            loses = prices.lost(table, tree, places) + left * prices.rate if left >= 0 else math.inf
+            loses = prices.lost(table, places) + left * prices.rate if left >= 0 else math.inf
             if loses < least and lagrangian.keeps_budget(table.choice(places)):
-                best, least = places, loses
-                nearest = [start] if least <= _HOPELESS * enough else []
+                best, least, nearest = places, loses, [start]
             if least <= enough:
                 return Filling(best, work)
-            if attempt == first or loses <= _HOPELESS * enough:
+            if number == first or loses <= _HOPELESS * enough:
                 hopeful.append(start)
         open_to = hopeful
     return Filling(best, work)
 
 
-def indifferent(table: OptionTable, tree: Tree, prices: Prices, places: Array, enough: float) -> Indifferent:
+def indifferent(table: OptionTable, prices: Prices, places: Array, enough: float) -> Indifferent:
     """Who could move at next to no loss. Of several places, that of the kind with most to exchange.
 
     A kind is a pair of places, up to limits that do not matter: customers of one kind who move in opposite directions
     leave all counts as they were. Where neither place has a limit that matters, any number may move.
     """
-    merged = _merged(tree, prices.node, table.counts_of(places, tree))
+    merged = _merged(table.tree, prices.node, table.counts_of(places))
     tied = prices.loss <= _LOSSLESS * enough
     tied[table.rows, places] = False
     who, place = np.nonzero(tied)
@@ -132,7 +129,7 @@ def indifferent(table: OptionTable, tree: Tree, prices: Prices, places: Array, e
     who, place, change = who[moving], place[moving], change[moving]
     here, there = merged[table.node[who, places[who]]], merged[table.node[who, place]]
     sign = np.sign(there - here)
-    between = np.where(sign == 0, -1, np.minimum(here, there) * tree.nodes + np.maximum(here, there))
+    between = np.where(sign == 0, -1, np.minimum(here, there) * table.tree.nodes + np.maximum(here, there))
     kinds, kind = np.unique(between, return_inverse=True)
     forth, back = (np.bincount(kind[sign == one], minlength=kinds.size) for one in (1, -1))
     exchanges = np.where(kinds < 0, np.bincount(kind, minlength=kinds.size), 2 * np.minimum(forth, back))
@@ -156,60 +153,50 @@ def _merged(tree: Tree, prices: Array, counts: Array) -> Array:
     return merged
 
 
-def random_restart(
-    table: OptionTable, tree: Tree, prices: Prices, start: Array, enough: float, attempt: int
-) -> Array:  # fmt: skip
+def random_restart(table: OptionTable, prices: Prices, start: Array, enough: float, number: int) -> Array:
     """Other places that lose nothing and cost about the budget: after many moves by chance, and a few towards it.
 
     Most allocations about the budget have far more exchanges than those at the ends of what is possible.
     """
-    members = indifferent(table, tree, prices, start, enough)
+    members = indifferent(table, prices, start, enough)
     if members.who.size < _FEWEST:
         return start
     moved = np.zeros(members.who.size, np.bool_)
-    counts = table.counts_of(start, tree)
+    tree, counts = table.tree, table.counts_of(start)
     priced = prices.node != 0.0
     low, high = np.where(priced, counts, tree.low), np.where(priced, counts, tree.high)
     ends = np.stack([table.node[members.who, start[members.who]], table.node[members.who, members.place]])
-    chance = _shuffled(table.keys[members.who], attempt)
+    chance = _by_chance(table, members, number)
     near = int(np.quantile(np.abs(members.change), _SMALL_CHANGES))
-    left = _move_by_chance(
-        members.change, members.kind, ends, tree.parent, low, high, counts, chance, table.left(start), near, moved
-    )
-    sign, change = np.where(moved, -members.sign, members.sign), np.where(moved, -members.change, members.change)
-    again = np.zeros(members.who.size, np.bool_)
-    _approach(change, members.kind, sign, left, again)
+    left = _move_by_chance(members, ends, (tree.parent, low, high), counts, chance, table.left(start), near, moved)
+    _approach(members, left, moved)
     places = start.copy()
-    places[members.who[moved ^ again]] = members.place[moved ^ again]
-    return places if table.keeps_limits(places, tree) else start
+    places[members.who[moved]] = members.place[moved]
+    return places if table.keeps_limits(places) else start
 
 
 @njit(nogil=True, cache=True)
-def _shift(ends: Array, i: int, way: int, parent: Array, counts: Array) -> None:
-    """Customer i leaves their place (way 1) or comes back to it (way -1)."""
+def _shift(ends: Array, i: int, way: int, tree: tuple[Array, Array, Array], counts: Array) -> int:
+    """Customer i leaves their place (way 1) or comes back to it (way -1). Returns how many more limits are broken.
+
+    ends: (2, members) limits of the place and of the other place. tree: parent, least and largest count of each limit.
+    """
+    parent, low, high = tree
+    broken = 0
     for end in range(2):
-        node = ends[end, i]
-        step = way if end == 1 else -way
+        node, step = ends[end, i], way if end == 1 else -way
         while node > 0:
+            broken -= counts[node] < low[node] or counts[node] > high[node]
             counts[node] += step
+            broken += counts[node] < low[node] or counts[node] > high[node]
             node = parent[node]
-
-
-@njit(nogil=True, cache=True)
-def _within_limits(ends: Array, i: int, parent: Array, low: Array, high: Array, counts: Array) -> bool:
-    for end in range(2):
-        node = ends[end, i]
-        while node > 0:
-            if counts[node] < low[node] or counts[node] > high[node]:
-                return False
-            node = parent[node]
-    return True
+    return broken
 
 
 @njit(nogil=True, cache=True)
 def _move_by_chance(
-    change: Array, kind: Array, ends: Array, parent: Array, low: Array, high: Array, counts: Array, chance: Array,
-    left: int, near: int, moved: Array,
+    members: Indifferent, ends: Array, tree: tuple[Array, Array, Array], counts: Array, chance: Array, left: int,
+    near: int, moved: Array,
 ) -> int:  # fmt: skip
     """Moves by chance of one customer, or of two, that keep the limits, and the cost near the budget.
 
@@ -218,79 +205,65 @@ def _move_by_chance(
 
     chance: (members,) numbers from which those by chance follow. Returns what is left of the budget.
     """
-    members = change.size
+    size, change = members.change.size, members.change
     seed = np.uint64(0)
-    for i in range(members):
+    for i in range(size):
         seed = mix(seed + np.uint64(chance[i]))
-    for _ in range(_RANDOM_MOVES * members):
+    for _ in range(_RANDOM_MOVES * size):
         seed = mix(seed)
-        i = int(seed % np.uint64(members))
-        j = int((seed >> np.uint64(32)) % np.uint64(members))
-        way = -1 if moved[i] else 1
-        after = left - way * change[i]
-        _shift(ends, i, way, parent, counts)
-        single = _within_limits(ends, i, parent, low, high, counts)
-        if single and abs(after) <= max(near, abs(left)):
-            left = after
-            moved[i] = not moved[i]
+        i, j = int(seed % np.uint64(size)), int((seed >> np.uint64(32)) % np.uint64(size))
+        farthest = max(near, abs(left))
+        way, back = -1 if moved[i] else 1, -1 if moved[j] else 1
+        alone = left - way * change[i]
+        both = alone - back * change[j]
+        broken = _shift(ends, i, way, tree, counts)
+        if broken == 0 and abs(alone) <= farthest:
+            left, moved[i] = alone, not moved[i]
             continue
-        if i != j and kind[i] == kind[j]:
-            back = -1 if moved[j] else 1
-            both = after - back * change[j]
-            _shift(ends, j, back, parent, counts)
-            if (
-                abs(both) <= max(near, abs(left))
-                and _within_limits(ends, i, parent, low, high, counts)
-                and _within_limits(ends, j, parent, low, high, counts)
-            ):
-                left = both
-                moved[i] = not moved[i]
-                moved[j] = not moved[j]
+        if i != j and members.kind[i] == members.kind[j]:
+            if broken + _shift(ends, j, back, tree, counts) == 0 and abs(both) <= farthest:
+                left, moved[i], moved[j] = both, not moved[i], not moved[j]
                 continue
-            _shift(ends, j, -back, parent, counts)
-        _shift(ends, i, -way, parent, counts)
+            _shift(ends, j, -back, tree, counts)
+        _shift(ends, i, -way, tree, counts)
     return left
 
 
 @njit(nogil=True, cache=True)
-def _approach(change: Array, kind: Array, sign: Array, left: int, moved: Array) -> None:
+def _approach(members: Indifferent, left: int, moved: Array) -> None:
     """Mark who moves: one customer, or two against each other, as long as this brings what is left nearer to 0.
 
     Exchanges change the cost by little, so that they must begin near the budget.
     """
-    members = change.size
+    change, sign = members.change.copy(), members.sign.copy()
+    change[moved], sign[moved] = -change[moved], -sign[moved]
     for _ in range(_APPROACHES):
-        best, one, other = left, -1, -1
-        for i in range(members):
-            own = -change[i] if moved[i] else change[i]
-            turn = -sign[i] if moved[i] else sign[i]
-            if turn == 0 and abs(left - own) < abs(best):
-                best, one, other = left - own, i, -1
-            for j in range(i + 1, members):
-                if kind[j] != kind[i] or turn + (-sign[j] if moved[j] else sign[j]) != 0:
-                    continue
-                after = left - own - (-change[j] if moved[j] else change[j])
-                if abs(after) < abs(best):
-                    best, one, other = after, i, j
-        if one < 0:
+        best, first, second = left, -1, -1
+        for i in range(change.size):
+            alone = left - change[i]
+            if sign[i] == 0 and abs(alone) < abs(best):
+                best, first, second = alone, i, i
+            for j in range(i + 1, change.size):
+                if members.kind[j] == members.kind[i] and sign[i] + sign[j] == 0 and abs(alone - change[j]) < abs(best):
+                    best, first, second = alone - change[j], i, j
+        if first < 0:
             break
         left = best
-        moved[one] = not moved[one]
-        if other >= 0:
-            moved[other] = not moved[other]
+        for i in {first, second}:
+            moved[i], change[i], sign[i] = not moved[i], -change[i], -sign[i]
 
 
-def _exchanged(members: Indifferent, table: OptionTable, left: int, attempt: int, size: _Size) -> Array:
+def _exchanged(members: Indifferent, table: OptionTable, left: int, number: int, attempt: _Attempt) -> Array:
     """Numbers of members whose moves cost as nearly what is left as four lists can make it; none: too few to choose.
 
     The longest list goes with the shortest one, so that there are about as many sums on either side. Each side aims at
     half of what is left; of the sums near that, the two that together leave least are found by one pass over both.
     """
-    chance = _shuffled(table.keys[members.who], attempt)
     many = np.zeros(members.who.size, np.bool_)
-    groups = _groups(members, np.argsort(chance, kind="stable"), size, many)
+    order = np.argsort(_by_chance(table, members, number), kind="stable")
+    groups = _groups(members, order, attempt.listed, many)
     lists = [
-        list_exchanges(members.change[group], members.kind[group], members.sign[group], many[group], 8 * size.listed)
+        list_exchanges(members.change[group], members.kind[group], members.sign[group], many[group], 8 * attempt.listed)
         for group in groups
     ]
     nobody = np.zeros(0, np.int64)
@@ -300,8 +273,8 @@ def _exchanged(members: Indifferent, table: OptionTable, left: int, attempt: int
     turn = [by_size[0], by_size[3], by_size[1], by_size[2]]
     groups, lists = [groups[g] for g in turn], [lists[g] for g in turn]
     centre = left // 2
-    one, one_first, one_second = near_sums(lists[0][0], lists[1][0], centre, size.joined)
-    other, other_first, other_second = near_sums(lists[2][0], lists[3][0], left - centre, size.joined)
+    one, one_first, one_second = near_sums(lists[0][0], lists[1][0], centre, attempt.joined)
+    other, other_first, other_second = near_sums(lists[2][0], lists[3][0], left - centre, attempt.joined)
     first, second = best_sum(one, other, left)
     if first < 0:
         return nobody
@@ -315,20 +288,13 @@ def _exchanged(members: Indifferent, table: OptionTable, left: int, attempt: int
     return np.array(moved, np.int64)
 
 
-def _shuffled(keys: Array, attempt: int) -> Array:
-    """(keys,) numbers by chance, other ones in each attempt: hashes of keys, the same on every machine."""
-    turn = np.empty(keys.size, np.int64)
-    _shuffle(keys, attempt, turn)
-    return turn
+def _by_chance(table: OptionTable, members: Indifferent, number: int) -> Array:
+    """(members,) numbers by chance, other ones in each attempt: hashes of keys, the same on every machine."""
+    numbers: Array = hashes(table.keys[members.who], _FIRST_CHANCE + number, 1)[:, 0]
+    return numbers
 
 
-@njit(nogil=True, cache=True)
-def _shuffle(keys: Array, attempt: int, turn: Array) -> None:
-    for i in range(keys.size):
-        turn[i] = tie_hash(keys[i], 1_000 + attempt)
-
-
-def _groups(members: Indifferent, order: Array, size: _Size, of_many: Array) -> list[Array]:
+def _groups(members: Indifferent, order: Array, listed: int, of_many: Array) -> list[Array]:
     """The members of each group, kind by kind and of each kind the direction that fewer can take first.
 
     Those who move against each other change the cost by about as much, so that exchanges cost about nothing: sums then
@@ -349,8 +315,7 @@ def _groups(members: Indifferent, order: Array, size: _Size, of_many: Array) -> 
         few, many = sorted((mine[way > 0], mine[way < 0]), key=len)
         of_many[many] = True
         taken = [
-            _shares(few[g::_GROUPS].size, many.size // _GROUPS, size.listed // lengths[g], free=free)
-            for g in range(_GROUPS)
+            _shares(few[g::_GROUPS].size, many.size // _GROUPS, listed // lengths[g], free=free) for g in range(_GROUPS)
         ]
         taken = [
             one if sum(one[:2]) + len(group) <= _GROUP_MEMBERS else (0, 0, 1)

@@ -16,24 +16,25 @@ lists have some thousand states. Then the lists grow on.
 Work is counted in states made. A state that a join passes over counts as the sixteenth part of one.
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.small.options import Core, Nodes, sums_after
+from disco.allocation.small.options import Core, Nodes
 from disco.records.arrays import Array
 from disco.records.compiled import njit
 
 _ROUNDING = 2.0**-48  # of the budget and of all that options cost, in grid units: above what floats lose of sums
+_NO_WORD = 2**62  # more than any word that packs counts
 _COUNTS_ROOM = 300_000  # counts at the limits, of all customers together, that are looked at
 _TRIAL_STATES = 20_000  # of a list, about, at which the two orders are compared
 _MOVES_PER_STATE = 8  # moves that are remembered of a list and of those before it
 _WAYS = 4_096  # in which the customers between two lists get their places, at most
 _PASSED_PER_STATE = 100  # states that joins pass over, at most, per state of a list
 _PASSED_PER_MADE = 16  # states that a join passes over in the time in which one is made
-_MADE_PER_STATE = 6  # states made, per state that a list may have, for it to take another customer
 _FIRST_SHARE = 0.03  # of the room for a list: where it is filled, what is left to do can be told
 _HOPELESS_WAYS = 1e20  # that are left then: too many to go on
 _SKIP = 32  # states that a join passes over at once, where the two lists are not of one length
@@ -64,22 +65,21 @@ class Moves(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Groups of states; in each group cost and worth rise.
+    """States in groups of equal counts at all limits; in each group cost and worth rise.
 
-    States of one group have the same customers at every limit, so that whatever the remaining customers get is
-    possible for all of them or for none. One that costs no less and is worth no more than another of its group
-    can therefore be left out.
+    Whatever the remaining customers get is possible for all states of a group or for none. One that costs no less and
+    is worth no more than another of its group can therefore be left out.
     """
 
-    words: Array  # (groups, 2) customers at each limit
+    word: Array  # (groups,) the packed counts, rising
     start: Array  # (groups + 1,) where the states of each group begin
     cost: Array  # (states,) grid units, more than if nobody had moved
-    worth: Array  # (states,) grid units
+    worth: Array  # (states,) grid units, more than if nobody had moved
     last: Array  # (states,) number of the last move
 
 
 class Reach(NamedTuple):
-    """The counts after each customer with which all limits can still be met, in their order, and the costs that can.
+    """The counts after each customer with which all limits can still be met, and the costs that can end at the budget.
 
     It is about counts alone, of which there are far fewer than states, and is computed before any state is made. A
     group whose cost is outside of [low, high] cannot end within the budget with as little money left as the allowed
@@ -87,116 +87,93 @@ class Reach(NamedTuple):
     """
 
     start: Array  # (open + 2,) where those after each customer begin
-    words: Array  # (counts, 2)
+    word: Array  # (counts,) rising after each customer
+    before: Array  # (counts, options) number of the counts to which an option adds to reach these; -1: there are none
     low: Array  # (counts,) the least cost; above the largest one: there is none
     high: Array  # (counts,)
-    lost: Array  # (counts,) what the remaining customers and unused limits lose at least
+    lost: Array  # (counts,) all that is lost but for rate · cost - worth, if the remaining customers lose least
+    complete: bool  # whether there was room for all counts
 
 
 @njit(nogil=True, cache=True)
 def tie_of(core: Core, moves: Moves, last: int) -> int:
-    """Σ hashes of the moves up to one, more than if nobody had moved."""
+    """Σ hashes of the moves up to one."""
     total = 0
     while last > 0:
-        i, o = moves.who[last], moves.option[last]
-        total += core.tie[i, o] - core.tie[i, 0]
+        total += core.tie[moves.who[last], moves.option[last]]
         last = moves.parent[last]
     return total
 
 
 @njit(nogil=True, cache=True)
-def _can_meet_limits(first: int, second: int, nodes: Nodes, least: Array, most: Array) -> bool:
-    """Whether counts in two words can meet all limits; least, most: (limits,) what the remaining customers add."""
-    for node in range(nodes.word.size):
-        count = ((first if nodes.word[node] == 0 else second) >> nodes.shift[node]) & nodes.mask[node]
-        if count + least[node] > nodes.high[node] or count + most[node] < nodes.low[node]:
+def _can_meet_limits(word: int, nodes: Nodes, more: Array) -> bool:
+    """Whether packed counts can meet all limits; more: (limits,) what the remaining customers add at most."""
+    for node in range(nodes.shift.size):
+        count = (word >> nodes.shift[node]) & nodes.mask[node]
+        if count > nodes.high[node] or count + more[node] < nodes.low[node]:
             return False
     return True
 
 
 @njit(nogil=True, cache=True)
-def reach(core: Core, nodes: Nodes, budget: int, unspent: float, room: int) -> tuple[Reach, bool]:
-    """What states may have and cost, if no more money than this is left at the end; also whether there was room.
+def reach(core: Core, nodes: Nodes, budget: int, unspent: float, room: int) -> Reach:
+    """What states may have and cost, if no more money than this is left at the end.
 
-    Forth, customer by customer: the counts that their options can lead to, merged in the order of the two words, so
-    that equal counts become one entry without a search. Back, from the last customer: the costs from which the end can
-    be reached, and the least that the remaining customers and unused limits lose on the way.
+    Forth, customer by customer: the counts that their options can lead to, merged in their order, so that equal counts
+    become one entry without a search. Back, from the last customer: the costs from which the end can be reached, and
+    the least that the remaining customers and unused limits lose on the way.
     """
-    opened, limits = core.options.size, nodes.word.size
-    start = np.zeros(opened + 2, np.int64)
-    words = np.empty((room, 2), np.int64)
-    low, high, lost = np.empty(room), np.empty(room), np.empty(room)
-    at = np.empty(core.place.shape[1], np.int64)
-    words[0], start[1] = 0, 1
-    count = 1
-    for i in range(opened):  # forth: the counts, merged in their order
+    opened, width = core.place.shape
+    start, at = np.zeros(opened + 2, np.int64), np.empty(width, np.int64)
+    word, price = np.empty(room, np.int64), np.empty(room)
+    before = np.empty((room, width), np.int32)
+    word[0], price[0] = 0, 0.0
+    more = core.most.sum(axis=0)
+    start[1] = count = 1
+    for i in range(opened):
         at[:] = start[i]
-        while True:
-            ended = True
-            first = second = 0
+        more -= core.most[i]
+        while count < room:
+            smallest = _NO_WORD
             for o in range(core.options[i]):
                 if at[o] < start[i + 1]:
-                    one, two = words[at[o], 0] + core.words[i, o, 0], words[at[o], 1] + core.words[i, o, 1]
-                    if ended or one < first or (one == first and two < second):
-                        ended, first, second = False, one, two
-            if ended:
+                    smallest = min(smallest, word[at[o]] + core.word[i, o])
+            if smallest == _NO_WORD:
                 break
+            before[count] = -1
             for o in range(core.options[i]):
-                if (
-                    at[o] < start[i + 1]
-                    and words[at[o], 0] + core.words[i, o, 0] == first
-                    and words[at[o], 1] + core.words[i, o, 1] == second
-                ):
+                if at[o] < start[i + 1] and word[at[o]] + core.word[i, o] == smallest:
+                    before[count, o] = at[o]
+                    price[count] = price[at[o]] + core.price[i, o]
                     at[o] += 1
-            if _can_meet_limits(first, second, nodes, nodes.least[i + 1], nodes.most[i + 1]):
-                if count == room:
-                    return Reach(start, words[:0], low[:0], high[:0], lost[:0]), False
-                words[count, 0], words[count, 1] = first, second
+            if _can_meet_limits(smallest, nodes, more):
+                word[count] = smallest
                 count += 1
         start[i + 2] = count
+    low, high, lost = np.full(count, np.inf), np.full(count, -np.inf), np.full(count, np.inf)
     size = float(abs(budget))
     for i in range(opened):
         size += float(np.abs(core.cost[i, : core.options[i]]).max())
-    for w in range(start[opened], count):
-        low[w], high[w] = budget - unspent - _ROUNDING * size, budget + _ROUNDING * size
-        lost[w] = 0.0
-        for node in range(limits):
-            own = (words[w, nodes.word[node]] >> nodes.shift[node]) & nodes.mask[node]
-            price = nodes.price[node]
-            lost[w] += price * (nodes.high[node] - own) if price > 0.0 else price * (nodes.low[node] - own)
-    for i in range(opened - 1, -1, -1):  # back: the costs
-        at[:] = start[i + 1]
-        for w in range(start[i], start[i + 1]):
-            low[w], high[w], lost[w] = np.inf, -np.inf, np.inf
+    for end in range(start[opened], count):
+        low[end], high[end], lost[end] = budget - unspent - _ROUNDING * size, budget + _ROUNDING * size, 0.0
+        for node in range(nodes.shift.size):
+            own = (word[end] >> nodes.shift[node]) & nodes.mask[node]
+            limit = nodes.high[node] if nodes.price[node] > 0.0 else nodes.low[node]
+            lost[end] += nodes.price[node] * (limit - own)
+    for i in range(opened - 1, -1, -1):
+        for after in range(start[i + 1], start[i + 2]):
             for o in range(core.options[i]):
-                one, two = words[w, 0] + core.words[i, o, 0], words[w, 1] + core.words[i, o, 1]
-                while at[o] < start[i + 2] and (
-                    words[at[o], 0] < one or (words[at[o], 0] == one and words[at[o], 1] < two)
-                ):
-                    at[o] += 1
-                if at[o] < start[i + 2] and words[at[o], 0] == one and words[at[o], 1] == two:
-                    low[w] = min(low[w], low[at[o]] - core.cost[i, o])
-                    high[w] = max(high[w], high[at[o]] - core.cost[i, o])
-                    lost[w] = min(lost[w], lost[at[o]] + core.loss[i, o])
-    return Reach(start, words[:count], low[:count], high[:count], lost[:count]), True
-
-
-@njit(nogil=True, cache=True)
-def _first_at(cost: Array, start: int, end: int, least: float) -> int:
-    """The first state of a range that costs as much."""
-    while start < end:
-        middle = (start + end) // 2
-        if cost[middle] < least:
-            start = middle + 1
-        else:
-            end = middle
-    return start
+                entry = before[after, o]
+                if entry >= 0:
+                    low[entry] = min(low[entry], low[after] - core.cost[i, o])
+                    high[entry] = max(high[entry], high[after] - core.cost[i, o])
+                    lost[entry] = min(lost[entry], lost[after] + core.loss[i, o])
+    return Reach(start, word[:count], before[:count], low, high, lost + price[:count], count < room)
 
 
 @njit(nogil=True, cache=True)
 def extend(
-    lists: Lists, i: int, core: Core, nodes: Nodes, reached: Reach, rate: float, allowed: float, most: int,
-    moves: Moves, made: int,
+    lists: Lists, i: int, core: Core, reached: Reach, rate: float, allowed: float, most: int, moves: Moves, made: int
 ) -> tuple[Lists, int]:  # fmt: skip
     """The states of the first customers with those of customer i, and how many moves are remembered; -1: no room.
 
@@ -206,88 +183,54 @@ def extend(
     together with what the others lose at least, and where another one of its group costs no more and is worth no
     less; of two that are equal, the one with the larger hash stays.
     """
-    parent, who, option = moves
-    words, start, cost, worth, last = lists
-    groups, options, places = words.shape[0], core.options[i], core.place.shape[1]
-    room = min(most, options * cost.size)
-    cost_next, worth_next, last_next = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32)
-    most_groups = reached.start[i + 2] - reached.start[i + 1]
-    words_next, start_next = np.empty((most_groups, 2), np.int64), np.empty(most_groups + 1, np.int64)
-    usual = np.zeros(nodes.word.size, np.int64)  # counts if nobody moves
-    usual_worth = 0
-    for one in range(i + 1):
-        usual_worth += core.worth[one, 0]
-        for node in range(nodes.word.size):
-            usual[node] += (core.words[one, 0, nodes.word[node]] >> nodes.shift[node]) & nodes.mask[node]
-    group, at, end = np.zeros(places, np.int64), np.empty(places, np.int64), np.empty(places, np.int64)
-    run = np.empty(places, np.int64)
-    count = groups_next = 0
-    for w in range(reached.start[i + 1], reached.start[i + 2]):
-        first, second = reached.words[w, 0], reached.words[w, 1]
-        low, high = reached.low[w], reached.high[w]
-        runs = 0
+    options = core.options[i]
+    room = min(most, options * lists.cost.size)
+    cost, worth, last = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32)
+    first, end = reached.start[i + 1], reached.start[i + 2]
+    start = np.zeros(end - first + 1, np.int64)
+    option, at, stop = np.empty(options, np.int64), np.empty(options, np.int64), np.empty(options, np.int64)
+    count = 0
+    for entry in range(first, end):
+        high, groups_first, runs = reached.high[entry], count, 0
         for o in range(options):
-            one, two = first - core.words[i, o, 0], second - core.words[i, o, 1]
-            g = group[o]
-            while g < groups and (words[g, 0] < one or (words[g, 0] == one and words[g, 1] < two)):
-                g += 1
-            group[o] = g
-            if g == groups or words[g, 0] != one or words[g, 1] != two:
+            group = reached.before[entry, o] - reached.start[i]
+            if group < 0:
                 continue
-            begin = _first_at(cost, start[g], start[g + 1], low - core.cost[i, o])
-            if begin < start[g + 1] and cost[begin] + core.cost[i, o] <= high:
-                run[runs], at[runs], end[runs] = o, begin, start[g + 1]
+            begin, to = lists.start[group], lists.start[group + 1]
+            cheapest = begin + np.searchsorted(lists.cost[begin:to], reached.low[entry] - core.cost[i, o])
+            if cheapest < to and lists.cost[cheapest] + core.cost[i, o] <= high:
+                option[runs], at[runs], stop[runs] = o, cheapest, to
                 runs += 1
-        base = reached.lost[w]  # what the group loses but for cost and worth
-        for node in range(nodes.word.size):
-            word = first if nodes.word[node] == 0 else second
-            own = (word >> nodes.shift[node]) & nodes.mask[node]
-            base += nodes.price[node] * (own - usual[node])
-        begin = count
         while runs > 0:
-            pick = 0
-            o = run[0]
-            c, v = cost[at[0]] + core.cost[i, o], worth[at[0]] + core.worth[i, o]
-            for other in range(1, runs):
-                p = run[other]
-                d, u = cost[at[other]] + core.cost[i, p], worth[at[other]] + core.worth[i, p]
+            pick, o = 0, option[0]
+            c, v = lists.cost[at[0]] + core.cost[i, o], lists.worth[at[0]] + core.worth[i, o]
+            for run in range(1, runs):
+                p = option[run]
+                d, u = lists.cost[at[run]] + core.cost[i, p], lists.worth[at[run]] + core.worth[i, p]
                 if d < c or (d == c and u > v):
-                    pick, o, c, v = other, p, d, u
-            s = at[pick]
+                    pick, o, c, v = run, p, d, u
+            state = at[pick]
             at[pick] += 1
-            if at[pick] == end[pick] or c > high:
+            if at[pick] == stop[pick] or c > high:
                 runs -= 1
-                run[pick], at[pick], end[pick] = run[runs], at[runs], end[runs]
-                if c > high:
-                    continue
-            if base + rate * float(c) - float(v - usual_worth) > allowed:
+                option[pick], at[pick], stop[pick] = option[runs], at[runs], stop[runs]
+            if c > high or reached.lost[entry] + rate * float(c) - float(v) > allowed:
                 continue
-            if count > begin and worth_next[count - 1] >= v:
-                if worth_next[count - 1] > v:
+            if count > groups_first and worth[count - 1] >= v:
+                if worth[count - 1] > v:
                     continue
-                mine = tie_of(core, moves, last[s]) + (core.tie[i, o] - core.tie[i, 0])
-                if tie_of(core, moves, last_next[count - 1]) >= mine:
+                if tie_of(core, moves, last[count - 1]) >= tie_of(core, moves, lists.last[state]) + core.tie[i, o]:
                     continue
-            if count == room or made == parent.size:
+            if count == room or made == moves.parent.size:
                 return lists, -1
-            cost_next[count], worth_next[count] = c, v
-            if o == 0:
-                last_next[count] = last[s]
-            else:
-                parent[made], who[made], option[made] = last[s], i, o
-                last_next[count] = made
+            cost[count], worth[count], last[count] = c, v, lists.last[state]
+            if o != 0:
+                moves.parent[made], moves.who[made], moves.option[made] = lists.last[state], i, o
+                last[count] = made
                 made += 1
             count += 1
-        if count > begin:
-            words_next[groups_next, 0], words_next[groups_next, 1] = first, second
-            start_next[groups_next] = begin
-            groups_next += 1
-    start_next[groups_next] = count
-    made_lists = Lists(
-        words_next[:groups_next], start_next[: groups_next + 1], cost_next[:count], worth_next[:count],
-        last_next[:count],
-    )  # fmt: skip
-    return made_lists, made
+        start[entry - first + 1] = count
+    return Lists(reached.word[first:end], start, cost[:count], worth[:count], last[:count]), made
 
 
 class Ways(NamedTuple):
@@ -296,26 +239,17 @@ class Ways(NamedTuple):
     Where both lists are full, some customers may be left between them. Few of them are tried in every way.
     """
 
-    words: Array  # (ways, 2)
+    options: Array  # (ways, customers)
+    word: Array  # (ways,)
     cost: Array  # (ways,)
     worth: Array  # (ways,)
-    tie: Array  # (ways,) more than if nobody had moved
-    options: Array  # (ways, customers)
+    tie: Array  # (ways,)
 
-
-@njit(nogil=True, cache=True)
-def _exact_bits(nodes: Nodes) -> tuple[int, int, int, int]:
-    """The bits of limits that must be met exactly, in either word, and what they must be.
-
-    Limits with a price are met exactly as a rule, for what they leave unused would lose too much.
-    """
-    bits = np.zeros(2, np.int64)
-    wanted = np.zeros(2, np.int64)
-    for node in range(nodes.word.size):
-        if nodes.low[node] == nodes.high[node]:
-            bits[nodes.word[node]] |= nodes.mask[node] << nodes.shift[node]
-            wanted[nodes.word[node]] |= nodes.high[node] << nodes.shift[node]
-    return bits[0], bits[1], wanted[0], wanted[1]
+    @classmethod
+    def of(cls, core: Core, who: Array) -> "Ways":
+        options = np.array(list(itertools.product(*map(range, core.options[who]))), np.int64)
+        sums = (amounts[who, options].sum(axis=1) for amounts in (core.word, core.cost, core.worth, core.tie))
+        return cls(options, *sums)
 
 
 @njit(nogil=True, cache=True)
@@ -330,13 +264,18 @@ def join_lists(
     so many states were.
 
     Limits that must be met exactly decide which groups of the two lists can meet: the bits of such counts, looked up
-    by binary search. Two groups that meet are passed through once, the one from its cheapest state up and the other
-    from its dearest state down, for worth rises with cost in both.
+    by binary search. Limits with a price are among them as a rule, for what they leave unused would lose too much. Two
+    groups that meet are passed through once, the one from its cheapest state up and the other from its dearest state
+    down, for worth rises with cost in both.
     """
-    bits0, bits1, wanted0, wanted1 = _exact_bits(nodes)
-    groups, nobody = other.words.shape[0], np.zeros(nodes.word.size, np.int64)
-    by_first = np.argsort(other.words[:, 0] & bits0, kind="mergesort")
-    keys = (other.words[:, 0] & bits0)[by_first]
+    bits = exact = 0
+    for node in range(nodes.shift.size):
+        if nodes.low[node] == nodes.high[node]:
+            bits |= nodes.mask[node] << nodes.shift[node]
+            exact |= nodes.high[node] << nodes.shift[node]
+    nobody = np.zeros(nodes.shift.size, np.int64)
+    by_bits = np.argsort(other.word & bits, kind="mergesort")
+    keys = (other.word & bits)[by_bits]
     first, second, best_way = -1, -1, -1
     best = best_tie = 0
     steps = 0
@@ -344,31 +283,30 @@ def join_lists(
         if first >= 0 and best >= enough:
             return first, second, best_way, False, steps
         left = budget - ways.cost[way]
-        for a in range(one.words.shape[0]):
+        for a in range(one.word.size):
             if steps > most:
                 return first, second, best_way, False, steps
             begin, end = one.start[a], one.start[a + 1]
-            own0, own1 = one.words[a, 0] + ways.words[way, 0], one.words[a, 1] + ways.words[way, 1]
-            key = wanted0 - (own0 & bits0)
-            at = np.searchsorted(keys, key)
-            while at < groups and keys[at] == key:
-                b = by_first[at]
+            own = one.word[a] + ways.word[way]
+            key = exact - (own & bits)
+            at = np.searchsorted(keys, key) if begin < end else keys.size
+            while at < keys.size and keys[at] == key:
+                b = by_bits[at]
                 at += 1
-                if (own1 & bits1) + (other.words[b, 1] & bits1) != wanted1:
-                    continue
                 low, high = other.start[b], other.start[b + 1]
-                if one.cost[begin] + other.cost[low] > left:
-                    continue
-                if one.cost[end - 1] + other.cost[high - 1] < left - unspent:
-                    continue
-                if first >= 0 and one.worth[end - 1] + other.worth[high - 1] + ways.worth[way] < best:
-                    continue
-                if not _can_meet_limits(own0 + other.words[b, 0], own1 + other.words[b, 1], nodes, nobody, nobody):
+                if (
+                    low == high
+                    or one.cost[begin] + other.cost[low] > left
+                    or one.cost[end - 1] + other.cost[high - 1] < left - unspent
+                    or (first >= 0 and one.worth[end - 1] + other.worth[high - 1] + ways.worth[way] < best)
+                    or not _can_meet_limits(own + other.word[b], nodes, nobody)
+                ):
                     continue
                 j = high - 1
-                at_least = _first_at(one.cost, begin, end, float(left - other.cost[j]) - unspent - 1e6)
-                steps += end - at_least
-                for i in range(at_least, end):
+                least = float(left - other.cost[j]) - unspent - 1e6
+                cheapest = begin + np.searchsorted(one.cost[begin:end], least)
+                steps += end - cheapest
+                for i in range(cheapest, end):
                     rest = left - one.cost[i]
                     while j - low > _SKIP and other.cost[j - _SKIP] > rest:
                         j -= _SKIP
@@ -383,11 +321,11 @@ def join_lists(
                         continue
                     tie = 0
                     if first >= 0 and worth == best:
-                        tie = tie_of(cores[0], moves[0], one.last[i]) + tie_of(cores[1], moves[1], other.last[j])
-                        tie += ways.tie[way]
                         if best_tie == 0:  # not asked for yet: walking back through the moves takes long
-                            best_tie = tie_of(cores[0], moves[0], one.last[first])
-                            best_tie += tie_of(cores[1], moves[1], other.last[second]) + ways.tie[best_way]
+                            best_tie = ways.tie[best_way] + tie_of(cores[0], moves[0], one.last[first])
+                            best_tie += tie_of(cores[1], moves[1], other.last[second])
+                        tie = ways.tie[way] + tie_of(cores[0], moves[0], one.last[i])
+                        tie += tie_of(cores[1], moves[1], other.last[j])
                         if tie <= best_tie:
                             continue
                     first, second, best_way, best, best_tie = i, j, way, worth, tie
@@ -395,7 +333,7 @@ def join_lists(
 
 
 _NOBODY = Lists(
-    np.zeros((1, 2), np.int64), np.arange(2), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int32)
+    np.zeros(1, np.int64), np.arange(2), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int32)
 )
 
 
@@ -415,7 +353,6 @@ class _Side:
     """
 
     core: Core
-    nodes: Nodes
     reached: Reach
     moves: Moves
     lists: Lists = _NOBODY
@@ -431,13 +368,12 @@ class _Side:
 
     def take(self, rate: float, allowed: float, most: int) -> None:
         """One more customer, where there is room."""
-        if self.size * self.growth > most or self.made > _MADE_PER_STATE * most:
+        if self.size * self.growth > most:
             self.full = True
             return
         before = self.size
         lists, remembered = extend(
-            self.lists, self.taken, self.core, self.nodes, self.reached, rate, allowed, 2 * most, self.moves,
-            self.remembered,
+            self.lists, self.taken, self.core, self.reached, rate, allowed, 2 * most, self.moves, self.remembered
         )  # fmt: skip
         if remembered < 0:
             self.full = True
@@ -460,25 +396,27 @@ class Meeting:
     order: Array  # (open,) customers
     core: Core
     nodes: Nodes
-    rate: float
-    allowed: float
+    rate: float  # grid units of value per one of cost
+    allowed: float  # loss
+    unspent: float  # money, at most, that is left where no more than this is lost
     sides: tuple[_Side, _Side]
     passed: int = 0  # states that joins passed over
 
     @classmethod
     def of(cls, core: Core, nodes: Nodes, budget: int, rate: float, allowed: float, most: int) -> "Meeting | None":
         """None: counts at the limits are too many."""
+        unspent = allowed / rate if rate > 0.0 else math.inf
         meetings = []
         for order in _orders(core):
             sides = []
             for turn in (order, order[::-1]):
-                turned, limits = _turned(core, nodes, turn)
-                reached, complete = reach(turned, limits, budget, _unspent(rate, allowed), _COUNTS_ROOM)
-                if not complete:
+                turned = Core(*(np.ascontiguousarray(amounts[turn]) for amounts in core))
+                reached = reach(turned, nodes, budget, unspent, _COUNTS_ROOM)
+                if not reached.complete:
                     break
-                sides.append(_Side(turned, limits, reached, Moves.room(_MOVES_PER_STATE * most)))
+                sides.append(_Side(turned, reached, Moves.room(_MOVES_PER_STATE * most)))
             if len(sides) == 2:
-                meeting = cls(order, core, nodes, rate, allowed, (sides[0], sides[1]))
+                meeting = cls(order, core, nodes, rate, allowed, unspent, (sides[0], sides[1]))
                 meeting.grow(min(_TRIAL_STATES, most))
                 meetings.append(meeting)
         if not meetings:
@@ -521,10 +459,9 @@ class Meeting:
             return Joined(None, 0, complete=True)
         if self.ways > _WAYS:
             return Joined(None, 0, complete=False)
-        ways = _ways_of(self.core, self.between)
-        unspent = _unspent(self.rate, self.allowed)
+        ways = Ways.of(self.core, self.between)
         first, second, way, complete, passed = join_lists(
-            one.lists, other.lists, ways, self.nodes, budget, unspent, enough, _PASSED_PER_STATE * most,
+            one.lists, other.lists, ways, self.nodes, budget, self.unspent, enough, _PASSED_PER_STATE * most,
             (one.core, other.core), (one.moves, other.moves),
         )  # fmt: skip
         self.passed += passed
@@ -539,11 +476,6 @@ class Meeting:
         return Joined(options, cost, complete)
 
 
-def _unspent(rate: float, allowed: float) -> float:
-    """Money, at most, that is left where no more than this is lost."""
-    return allowed / rate if rate > 0.0 else math.inf
-
-
 def _orders(core: Core) -> list[Array]:
     """Two orders of the customers: the dear first, and those of rare kinds first.
 
@@ -553,25 +485,7 @@ def _orders(core: Core) -> list[Array]:
     cells = np.arange(core.place.shape[1])[None, :] < core.options[:, None]
     change = np.where(cells, core.cost, 0).max(axis=1) - np.where(cells, core.cost, 0).min(axis=1)
     dear = np.argsort(-change, kind="stable")
-    words = np.where(cells[:, :, None], core.words, -1).reshape(core.options.size, -1)
-    kinds, counts = np.unique(words, axis=0, return_inverse=True, return_counts=True)[1:]
+    kinds, counts = np.unique(np.where(cells, core.word, -1), axis=0, return_inverse=True, return_counts=True)[1:]
     kind = kinds.ravel()
     rare = np.lexsort((-change, kind, counts[kind]))
     return [dear] if (dear == rare).all() else [dear, rare]
-
-
-def _turned(core: Core, nodes: Nodes, turn: Array) -> tuple[Core, Nodes]:
-    """The customers in another order."""
-    fewest, largest = nodes.least[:-1] - nodes.least[1:], nodes.most[:-1] - nodes.most[1:]
-    turned = Core(*(np.ascontiguousarray(one[turn]) for one in core))
-    return turned, nodes._replace(least=sums_after(fewest[turn]), most=sums_after(largest[turn]))
-
-
-def _ways_of(core: Core, who: Array) -> Ways:
-    options = np.indices(core.options[who].tolist()).reshape(who.size, -1).T if who.size else np.zeros((1, 0), np.int64)
-    rows = np.broadcast_to(who[None, :], options.shape)
-    tie = core.tie[rows, options] - core.tie[rows, 0]
-    return Ways(
-        np.ascontiguousarray(core.words[rows, options].sum(axis=1)), core.cost[rows, options].sum(axis=1),
-        core.worth[rows, options].sum(axis=1), tie.sum(axis=1), np.ascontiguousarray(options),
-    )  # fmt: skip

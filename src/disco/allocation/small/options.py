@@ -10,7 +10,6 @@ nothing.
 """
 
 import math
-from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
@@ -24,9 +23,7 @@ from disco.records.arrays import Array
 from disco.records.compiled import njit
 
 _ROUNDING = 2.0**-44  # of the sums in a bound, far above what their rounding may be
-_INDIFFERENT = 2.0**-6  # of what may be lost in all: customers who lose less are ordered by their cost alone
 _WORD_BITS = 62  # of a word that holds customers per limit
-_WORDS = 2  # that hold them
 
 
 class OptionTable(NamedTuple):
@@ -37,6 +34,7 @@ class OptionTable(NamedTuple):
     the two is added up as floats.
     """
 
+    tree: Tree  # of the limits
     order: Array  # (customers,) row numbers
     keys: Array  # (customers,)
     node: Array  # (customers, places) the limit of each place, 0 for no code
@@ -61,14 +59,14 @@ class OptionTable(NamedTuple):
             values, costs = np.where(allowed, values, 0.0), np.where(allowed, costs, 0.0)
         node[:, 1:] = tree.leaf[group]
         worth[:, 1:] = np.rint(values.T.astype(np.float64) * grid.value_scale)
-        _hashes(keys[order], tie)
+        tie[:, 1:] = hashes(keys[order], 0, problem.columns)
         if pennies is not None:
             cost[:, 1:] = pennies.counted(costs.T)
-            return cls(order, keys[order], node, worth, cost, tie, pennies.per_unit, pennies.budget, pennies.budget)
-        cost[:, 1:] = np.rint(costs.T.astype(np.float64) * grid.cost_scale)
-        hidden = order.size // 2 + 1  # what rounding to the grid could hide
-        budget = grid.budget
-        return cls(order, keys[order], node, worth, cost, tie, grid.cost_scale, budget + hidden, budget - hidden)
+            scale, budget, hidden = pennies.per_unit, pennies.budget, 0
+        else:
+            cost[:, 1:] = np.rint(costs.T.astype(np.float64) * grid.cost_scale)
+            scale, budget, hidden = grid.cost_scale, grid.budget, order.size // 2 + 1  # what rounding could hide
+        return cls(tree, order, keys[order], node, worth, cost, tie, scale, budget + hidden, budget - hidden)
 
     @property
     def rows(self) -> Array:
@@ -94,8 +92,9 @@ class OptionTable(NamedTuple):
         """Money left, less than what rounding to the grid could hide."""
         return self.surely - self.cost_of(places)
 
-    def counts_of(self, places: Array, tree: Tree) -> Array:
+    def counts_of(self, places: Array) -> Array:
         """(nodes,) customers at each limit."""
+        tree = self.tree
         counts = np.zeros(tree.nodes, np.int64)
         node = self.node[self.rows, places]
         while node.any():
@@ -104,8 +103,8 @@ class OptionTable(NamedTuple):
         counts[0] = 0
         return counts
 
-    def keeps_limits(self, places: Array, tree: Tree) -> bool:
-        counts = self.counts_of(places, tree)
+    def keeps_limits(self, places: Array) -> bool:
+        tree, counts = self.tree, self.counts_of(places)
         return bool((counts[1:] >= tree.low[1:]).all() and (counts[1:] <= tree.high[1:]).all())
 
     def better(self, one: Assignment, other: Assignment) -> Assignment:
@@ -119,10 +118,13 @@ class OptionTable(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def _hashes(keys: Array, tie: Array) -> None:
+def hashes(keys: Array, first: int, columns: int) -> Array:
+    """(customers, columns) hashes of customers and of so many numbers from the first one on."""
+    table = np.empty((keys.size, columns), np.int64)
     for i in range(keys.size):
-        for column in range(tie.shape[1] - 1):
-            tie[i, column + 1] = tie_hash(keys[i], column)
+        for column in range(columns):
+            table[i, column] = tie_hash(keys[i], first + column)
+    return table
 
 
 class Prices(NamedTuple):
@@ -157,48 +159,41 @@ class Prices(NamedTuple):
         rate = best.rate * scale / table.cost_scale
         return cls(price * scale, rate, (top[:, None] - net) * scale, bound * scale, rounding)
 
-    def lost(self, table: OptionTable, tree: Tree, places: Array) -> float:
+    def lost(self, table: OptionTable, places: Array) -> float:
         """D - value, less what the money left is worth."""
-        counts = table.counts_of(places, tree)
+        tree, counts = table.tree, table.counts_of(places)
         unused = np.where(self.node > 0.0, tree.high - counts, tree.low - counts)[1:]
         return float(self.loss[table.rows, places].sum() + (self.node[1:] * unused).sum())
 
 
 class Core(NamedTuple):
-    """The customers who are open, in the order in which they are taken, and what they may get (their options).
+    """The customers who are open, and what they may get (their options).
 
-    Counts at the limits are packed into two words, some bits for each limit, so that adding a customer is two additions
-    and comparing the counts of two states two comparisons.
+    Worth, cost, tie and price of an option are counted from those of the customer's first option, so that a customer
+    who does not move adds nothing to a sum. Counts are what an option adds to a limit beyond what all options of the
+    customer add. They are packed into one word, some bits for each limit: adding a customer is one addition, and
+    comparing the counts of two states one comparison.
     """
 
     options: Array  # (open,) how many; the first one loses nothing
-    place: Array  # (open, options) column, -1 for no code
+    place: Array  # (open, options)
     worth: Array  # (open, options) grid units
-    cost: Array  # (open, options) more than the first one, grid units
+    cost: Array  # (open, options) grid units
     tie: Array  # (open, options) hashes
     loss: Array  # (open, options) grid units of value
-    words: Array  # (open, options, 2) one customer more at the limits of this place
+    price: Array  # (open, options) Σ prices of the limits of the place, grid units of value
+    word: Array  # (open, options) the packed counts
+    most: Array  # (open, limits) what any option of the customer adds at most
 
 
 class Nodes(NamedTuple):
     """The limits that open customers could break or leave unused."""
 
-    word: Array  # (limits,) in which word its customers are counted
-    shift: Array  # (limits,) and from which bit on
-    mask: Array  # (limits,)
-    low: Array  # (limits,) least number of open customers
-    high: Array  # (limits,) largest number
+    shift: Array  # (limits,) from which bit of a word on customers are counted
+    mask: Array  # (limits,) as many bits as the count of all open customers may need
+    low: Array  # (limits,) least count
+    high: Array  # (limits,) largest count
     price: Array  # (limits,) grid units of value
-    least: Array  # (open + 1, limits) customers whom the remaining ones add at least
-    most: Array  # (open + 1, limits) and at most
-
-    def within(self, allowed: float) -> "Nodes":
-        """Without counts that lose more by what they leave unused of a limit with a price."""
-        price = np.abs(self.price)
-        unused = np.floor(np.minimum(allowed / np.where(price > 0.0, price, 1.0), 2.0**40)).astype(np.int64)
-        low = np.where(self.price > 0.0, np.maximum(self.low, self.high - unused), self.low)
-        high = np.where(self.price < 0.0, np.minimum(self.high, self.low + unused), self.high)
-        return self._replace(low=low, high=high)
 
 
 class Opened(NamedTuple):
@@ -207,82 +202,61 @@ class Opened(NamedTuple):
     core: Core
     nodes: Nodes
     cells: Array  # (open,) customers
-    lost: float  # by limits that do not depend on what they get
+    lost: float  # by limits that do not depend on what they get; ∞: one of these is broken
 
 
-class Unlisted(Enum):
-    """Why allocations of open customers cannot be listed."""
-
-    IMPOSSIBLE = "A limit is broken whatever they get."
-    TOO_MANY = "There are too many counts at the limits."
-
-
-def open_customers(tree: Tree, table: OptionTable, prices: Prices, usual: Array, allowed: float) -> Opened | Unlisted:
+def open_customers(table: OptionTable, prices: Prices, usual: Array, allowed: float) -> Opened | None:
     """Customers with more than one cell that could be in an allocation that loses no more than is allowed.
 
-    usual: (customers,) the place of each that loses nothing.
+    usual: (customers,) the place of each that loses nothing. None: counts at the limits do not fit into a word.
     """
-    worth, cost, tie, loss = table.worth, table.cost, table.tie, prices.loss
-    options = (loss <= allowed).sum(axis=1)
+    tree, options = table.tree, (prices.loss <= allowed).sum(axis=1)
     cells = np.flatnonzero(options > 1)
-    second = np.partition(loss[cells], 1, axis=1)[:, 1]
-    change = np.where(loss[cells] <= allowed, np.abs(cost[cells] - cost[cells, usual[cells]][:, None]), 0).max(axis=1)
-    # of those who lose next to nothing the dearest first: what the others could add is then soon too little
-    cells = cells[np.lexsort((-change, np.where(second <= _INDIFFERENT * allowed, 0.0, second)))]
-    opened, width = cells.size, int(options[cells].max(initial=1))
-    ranks = loss[cells].copy()
-    ranks[np.arange(opened), usual[cells]] = -1.0
-    picked = np.argsort(ranks, axis=1, kind="stable")[:, :width]
-    rows = cells[:, None]
-    # which limits a place counts towards, as (open, options, nodes)
-    counted = np.zeros((opened, width, tree.nodes), np.int64)
-    node = table.node[rows, picked]
-    for _ in range(2):
-        i, o = np.nonzero(node > 0)
-        counted[i, o, node[i, o]] += 1
+    options, rows = options[cells], cells[:, None]
+    ranks = prices.loss[cells]
+    ranks[np.arange(cells.size), usual[cells]] = -1.0
+    place = np.argsort(ranks, axis=1, kind="stable")[:, : options.max(initial=1)]
+    counted = np.zeros((*place.shape, tree.nodes), np.int64)  # whether a place counts towards a limit
+    node = table.node[rows, place]
+    while node.any():
+        np.put_along_axis(counted, node[:, :, None], 1, axis=2)
         node = np.where(node > 0, tree.parent[node], 0)
+    counted[:, :, 0] = 0
+    possible = (np.arange(place.shape[1]) < options[:, None])[:, :, None]
+    always = np.where(possible, counted, 1).min(axis=1)
+    counted -= always[:, None]
+    most = np.where(possible, counted, 0).max(axis=1)
     settled = usual.copy()
     settled[cells] = 0
-    base = table.counts_of(settled, tree)
-    possible = np.arange(width)[None, :, None] < options[cells][:, None, None]
-    fewest = np.where(possible, counted, 1).min(axis=1)
-    largest = np.where(possible, counted, 0).max(axis=1)
-    least, most = sums_after(fewest), sums_after(largest)
+    base = table.counts_of(settled) + always.sum(axis=0)
     low, high = tree.low - base, tree.high - base
-    touched = (fewest != largest).any(axis=0)
-    fixed = ~touched
-    touched[0] = fixed[0] = False
-    if (fixed & ((least[0] < low) | (least[0] > high))).any():
-        return Unlisted.IMPOSSIBLE
-    unused = np.where(prices.node > 0.0, high - least[0], low - least[0])[fixed]
-    lost = float((prices.node[fixed] * unused).sum())
-    chosen = np.flatnonzero(touched & ((least[0] < low) | (most[0] > high) | (prices.node != 0.0)))
-    sizes = [int(most[0, one]).bit_length() + 1 for one in chosen]
-    word, shift, used = [], [], [0] * _WORDS
-    for size in sizes:
-        at = next((one for one in range(_WORDS) if used[one] + size <= _WORD_BITS), -1)
-        if at < 0:
-            return Unlisted.TOO_MANY
-        word.append(at)
-        shift.append(used[at])
-        used[at] += size
-    increments = np.zeros((opened, width, _WORDS), np.int64)
-    for one, in_word, by in zip(chosen, word, shift, strict=True):
-        increments[:, :, in_word] += counted[:, :, one] << by
-    nodes = Nodes(
-        np.array(word, np.int64), np.array(shift, np.int64), np.array([(1 << size) - 1 for size in sizes], np.int64),
-        low[chosen], high[chosen], prices.node[chosen],
-        np.ascontiguousarray(least[:, chosen]), np.ascontiguousarray(most[:, chosen]),
-    )  # fmt: skip
-    core = Core(
-        options[cells], np.ascontiguousarray(picked), worth[rows, picked],
-        cost[rows, picked] - cost[cells, picked[:, 0]][:, None], tie[rows, picked], loss[rows, picked], increments,
-    )  # fmt: skip
+    total = most.sum(axis=0)
+    fixed = total == 0
+    fixed[0] = False
+    unused = np.where(prices.node > 0.0, high, low)
+    lost = float((prices.node * unused)[fixed].sum())
+    if (fixed & ((low > 0) | (high < 0))).any():
+        lost = math.inf
+    # a limit with a price may leave so many unused, and no more
+    price = np.where(prices.node == 0.0, 1.0, np.abs(prices.node))
+    most_unused = np.floor(np.minimum(max(allowed - lost, 0.0) / price, 2.0**40))
+    low, high = (
+        np.where(prices.node > 0.0, np.maximum(low, high - most_unused), low).astype(np.int64),
+        np.where(prices.node < 0.0, np.minimum(high, low + most_unused), high).astype(np.int64),
+    )
+    limits = np.flatnonzero((total > 0) & ((low > 0) | (total > high) | (prices.node != 0.0)))
+    bits = [int(count).bit_length() for count in total[limits]]
+    if sum(bits) > _WORD_BITS:
+        return None
+    shift = np.cumsum([0, *bits])[:-1]
+    nodes = Nodes(shift, (1 << np.array(bits, np.int64)) - 1, low[limits], high[limits], prices.node[limits])
+    worth, cost, tie = (_from_first(cell[rows, place]) for cell in (table.worth, table.cost, table.tie))
+    price, word = _from_first(counted[:, :, limits] @ prices.node[limits]), (counted[:, :, limits] << shift).sum(axis=2)
+    core = Core(options, place, worth, cost, tie, prices.loss[rows, place], price, word, most[:, limits])
     return Opened(core, nodes, cells, lost)
 
 
-def sums_after(per_customer: Array) -> Array:
-    """(open + 1, …) sums from each customer on."""
-    sums = np.zeros((per_customer.shape[0] + 1, *per_customer.shape[1:]), np.int64)
-    sums[:-1] = per_customer[::-1].cumsum(axis=0)[::-1]
-    return sums
+def _from_first(amounts: Array) -> Array:
+    """(open, options) more than the customer's first option."""
+    difference: Array = amounts - amounts[:, :1]
+    return difference

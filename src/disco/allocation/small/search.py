@@ -19,37 +19,34 @@ machine nor on who asks. Sums are integers, and ties go by hash.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from disco.allocation.lagrangian import Lagrangian, Priced
-from disco.allocation.limits import UNLIMITED, Limits, Tree
+from disco.allocation.limits import UNLIMITED, Limits
 from disco.allocation.paths import Assignment
 from disco.allocation.pennies import Pennies
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.small.exchanges import fill_exactly
 from disco.allocation.small.lists import Meeting
-from disco.allocation.small.options import OptionTable, Prices, Unlisted, open_customers
+from disco.allocation.small.options import OptionTable, Prices, open_customers
 from disco.records.arrays import Array
 
 PROVED = 1e-12  # relative gap at which a certificate calls a value optimal
 
-# The limit of work and what it counts. One unit is the time in which ten states of a list are made.
-WORK = 2_000_000  # units, in all
-_STATES_PER_UNIT = 10
-_SUMS_PER_UNIT = 5  # exchanges, or sums of them
-_RELAXED_UNITS = 10_000  # for the prices of one part
+# The limit of work, and what is counted towards it: a state is the time in which one state of a list is made
+WORK = 20_000_000  # states, in all
+_STATES_PER_SUM = 2  # an exchange, or a sum of two
+_STATES_PER_RELAXATION = 100_000  # prices of one part
 _BRIEF_STATES, _THOROUGH_STATES = 100_000, 3_500_000  # of a list, about: the second where only sums are left
 
-# How losses grow
-_FIRST_OPEN = 12  # customers, about, who are open in the first pass
-_WIDER = 1.6  # times as much may be lost in the next pass, at least
+_FIRST_CELLS = 12  # open, at least, in the first pass
 _MORE_CELLS = 6  # at least, that are open in the next pass and were not before
+_WIDER = 1.6  # times as much may be lost in the next pass, at least
 _OVER_IN_LAST_BIT = 8  # allocations that keep the budget on the grid only, before a pass is given up
 _MET = 0.9  # of the gap at which a value is called optimal: a join of lists goes no further
 _SUMS_LEFT = 1e-6  # relative gap from which on what is left is how well sums fill the budget
-_UNKNOWN = -(2**62)  # less than any allocation is worth
 
 
 class Relaxed(NamedTuple):
@@ -81,100 +78,7 @@ class SearchEnd(NamedTuple):
 
 def search_to_the_end(whole: Lagrangian, relaxed: Relaxed, relax: Relax) -> SearchEnd:
     """The optimum of few customers with a budget, proved where the work suffices."""
-    return _Branches(whole, relaxed, relax).search()
-
-
-@dataclass(slots=True)
-class _Problem:
-    """One problem, and what is known about it so far; amounts are in its grid units of value.
-
-    `fill` and `list` raise what is known from below and lower the bound from above. Both may be called again with more
-    room, and go on from what they know.
-    """
-
-    lagrangian: Lagrangian
-    relaxed: Relaxed
-    table: OptionTable
-    prices: Prices
-    places: Array  # (customers,) the best known
-    worth: int  # of the best known
-    bound: float  # what no allocation is worth more than
-    lost: float = 0.0  # what every better allocation than the best known loses at least
-
-    @classmethod
-    def of(cls, lagrangian: Lagrangian, relaxed: Relaxed, pennies: Pennies | None) -> "_Problem":
-        table = OptionTable.of(lagrangian, relaxed.filled.tree, pennies)
-        prices = Prices.of(lagrangian, relaxed.best, table)
-        places = table.places(relaxed.filled.choice)
-        fits = table.cost_of(places) <= table.budget  # the floats of a part's budget may allow a little too much
-        worth = table.worth_of(places) if fits else _UNKNOWN
-        return cls(lagrangian, relaxed, table, prices, places, worth, prices.bound)
-
-    @property
-    def tree(self) -> Tree:
-        return self.relaxed.filled.tree
-
-    def proved(self, rival: float) -> bool:
-        """Whether nothing is worth more than the best known here or elsewhere.
-
-        rival: what others are worth already, in these grid units.
-        """
-        beat = max(float(self.worth), rival)
-        return self.bound - beat <= PROVED * abs(beat)
-
-    def improve(self, places: Array | None) -> None:
-        """Remember places that are worth more than the best known."""
-        if places is not None and self.table.worth_of(places) > self.worth:
-            self.places, self.worth = places, self.table.worth_of(places)
-
-    def fill(self, *, thorough: bool = False) -> int:
-        """Exchanges among customers who lose nothing. Returns units of work."""
-        relaxed, enough = self.relaxed, 0.8 * PROVED * abs(self.prices.bound)
-        starts = [
-            self.table.places(choice) for choice in (relaxed.near, relaxed.over_budget, relaxed.within_budget)
-        ]  # fmt: skip
-        filling = fill_exactly(
-            self.lagrangian, self.table, self.tree, self.prices, starts, enough, thorough=thorough
-        )  # fmt: skip
-        self.improve(filling.places)
-        return filling.work // _SUMS_PER_UNIT
-
-    def list(self, rival: float, room: int) -> int:
-        """Passes in each of which more may be lost, until one finds the optimum or needs too much room.
-
-        After a pass that had room for everything, whatever is better than the best known loses more than was allowed:
-        the bound falls to D less that. The next pass allows 1.6 times as much, or as much as opens six more cells, but
-        never more than the best known loses: what loses more is not better.
-
-        rival: what others are worth already. room: states of a list, about. Returns units of work.
-        """
-        prices, work = self.prices, 0
-        levels = np.sort(prices.loss, axis=1)[:, 1:].ravel()  # of the cells that lose something
-        levels = np.sort(levels[np.isfinite(levels)])
-        allowed = max(_level(levels, prices.rounding, _FIRST_OPEN), _WIDER * self.lost, PROVED * abs(prices.bound))
-        while not self.proved(rival) and work < room:
-            full = prices.bound - max(float(self.worth), rival)
-            allowed = min(allowed, full)
-            listed = _listed(self, allowed + prices.rounding, room)
-            if listed is Unlisted.TOO_MANY:
-                break
-            work += listed.work
-            self.improve(listed.places)
-            if not listed.complete:
-                break
-            others = _level(levels, allowed + prices.rounding, 0)  # cells that were left out lose as much at least
-            self.lost = max(allowed, min(listed.beyond, others) - prices.rounding)
-            self.bound = min(self.bound, max(listed.most, prices.bound - self.lost))
-            if allowed >= full:  # all that could be better was looked at
-                break
-            allowed = max(_WIDER * self.lost, _level(levels, self.lost, _MORE_CELLS))
-        return work
-
-
-def _level(levels: Array, loss: float, more: int) -> float:
-    """The loss at which so many more cells than lose this much are open."""
-    at = int(np.searchsorted(levels, loss, side="right")) + more
-    return float(levels[at]) if at < levels.size else math.inf
+    return _Search(whole, relaxed, relax).run()
 
 
 class _Listed(NamedTuple):
@@ -184,257 +88,306 @@ class _Listed(NamedTuple):
     most: float  # what those are worth at most that the pass looked at
     complete: bool  # whether there was room for all
     beyond: float  # the least loss of those that lose more than was allowed
-    work: int  # units
+    work: int  # states
 
 
-def _listed(problem: _Problem, allowed: float, room: int) -> _Listed | Literal[Unlisted.TOO_MANY]:
-    """The best allocation that loses no more than is allowed.
+@dataclass(slots=True, eq=False)
+class _Part:
+    """A problem in which some customers have their places, and what is known about the others so far.
 
-    Everybody begins with the cheapest place that loses nothing, so that costs of options count upwards. On the grid the
-    budget is as large as rounding could make it; an allocation that keeps it there but not to the last bit is
-    set aside, and the next one is asked for.
+    `fill` and `list` raise the best known from below and lower the bound from above. Both may be called again with
+    more room, and go on from what they know. Amounts are in grid units of the part unless they are of the whole table.
     """
-    table, prices = problem.table, problem.prices
-    lossless = prices.loss <= prices.rounding / (4.0 * table.order.size)
-    usual = np.where(lossless, table.cost, 2**62).argmin(axis=1)
-    opened = open_customers(problem.tree, table, prices, usual, allowed)
-    if opened is Unlisted.TOO_MANY:
-        return Unlisted.TOO_MANY
-    if opened is Unlisted.IMPOSSIBLE or opened.lost > allowed:
-        beyond = math.inf if opened is Unlisted.IMPOSSIBLE else opened.lost
-        return _Listed(None, -math.inf, complete=True, beyond=beyond, work=0)
-    core, nodes, cells, lost = opened
-    settled = table.worth_of(usual) - int(core.worth[:, 0].sum())
-    enough = prices.bound * (1.0 - _MET * PROVED) - settled
-    budget = table.budget - table.cost_of(usual)
-    meeting = Meeting.of(core, nodes.within(allowed - lost), budget, prices.rate, allowed - lost, room)
-    if meeting is None:
-        return Unlisted.TOO_MANY
-    places, most, complete = None, -math.inf, True
-    for _ in range(_OVER_IN_LAST_BIT):
-        joined = meeting.joined(budget, enough, room)
-        complete = complete and joined.complete
-        if joined.options is None:
-            break
-        tried = usual.copy()
-        tried[cells] = core.place[np.arange(core.options.size), joined.options]
-        most = max(most, float(table.worth_of(tried)))
-        if problem.lagrangian.keeps_budget(table.choice(tried)):
-            places = tried
-            break
-        budget = joined.cost - 1  # within the budget on the grid, but not to the last bit
-    return _Listed(places, most, complete, allowed, meeting.made // _STATES_PER_UNIT)
 
-
-@dataclass(slots=True)
-class _Branch:
-    """A problem in which some customers have their places; amounts are those of all customers together."""
-
-    problem: _Problem
+    lagrangian: Lagrangian
+    relaxed: Relaxed
+    pennies: Pennies | None  # how costs are counted that are decimals; None: they are not
     rows: Array  # (customers left,) their numbers in the whole table
     choice: Array  # (all customers,) of those who have their places
-    worth: float  # Σ values of those who have their places
-    bound: float  # what no allocation of this branch is worth more than
-    pennies: Pennies | None  # how costs are counted that are decimals
+    settled_value: float  # Σ values of those who have their places
+    parent_ceiling: float  # of the part that this one is of
     step: int = 0  # what was tried
+    lost: float = 0.0  # what every better allocation than the best known loses at least
+    table: OptionTable = field(init=False)
+    prices: Prices = field(init=False)
+    places: Array = field(init=False)  # (customers left,) the best known
+    worth: float = field(init=False)  # of the best known; -∞: none is known
+    bound: float = field(init=False)  # what no allocation is worth more than
+
+    def __post_init__(self) -> None:
+        self.table = OptionTable.of(self.lagrangian, self.relaxed.filled.tree, self.pennies)
+        self.prices = Prices.of(self.lagrangian, self.relaxed.best, self.table)
+        self.places = self.table.places(self.relaxed.filled.choice)
+        fits = self.table.cost_of(self.places) <= self.table.budget  # floats of its budget may allow a little too much
+        self.worth = self.table.worth_of(self.places) if fits else -math.inf
+        self.bound = self.prices.bound
 
     @property
     def scale(self) -> float:
-        return self.problem.lagrangian.grid.value_scale
+        return self.lagrangian.grid.value_scale
+
+    @property
+    def ceiling(self) -> float:
+        """What no allocation of all customers that belongs to this part is worth more than."""
+        return min(self.parent_ceiling, self.bound / self.scale + self.settled_value)
+
+    def proved(self, rival: float) -> bool:
+        """Whether nothing is worth more than the best known here or elsewhere.
+
+        rival: what others are worth already.
+        """
+        best = max(self.worth, rival)
+        return self.bound - best <= PROVED * abs(best)
+
+    def improve(self, places: Array | None) -> None:
+        """Remember places that are worth more than the best known."""
+        if places is not None and self.table.worth_of(places) > self.worth:
+            self.places, self.worth = places, self.table.worth_of(places)
+
+    def fill(self, *, thorough: bool = False) -> int:
+        """Exchanges among customers who lose nothing. Returns the work."""
+        relaxed, enough = self.relaxed, 0.8 * PROVED * abs(self.prices.bound)
+        choices = (relaxed.near, relaxed.over_budget, relaxed.within_budget)
+        starts = [self.table.places(choice) for choice in choices]
+        filling = fill_exactly(self.lagrangian, self.table, self.prices, starts, enough, thorough=thorough)
+        self.improve(filling.places)
+        return _STATES_PER_SUM * filling.work
+
+    def list(self, rival: float, room: int, work_left: int) -> int:
+        """Passes in each of which more may be lost, until one finds the optimum or needs too much room.
+
+        After a pass that had room for everything, whatever is better than the best known loses more than was allowed:
+        the bound falls to D less that. The next pass allows 1.6 times as much, or as much as opens six more cells, but
+        never more than the best known loses: what loses more is not better.
+
+        rival: what others are worth already. room: states of a list, about. Returns the work.
+        """
+        prices, work = self.prices, 0
+        losses = np.sort(prices.loss[prices.loss > prices.rounding])
+        allowed = max(_beyond(losses, 0.0, _FIRST_CELLS), _WIDER * self.lost, PROVED * abs(prices.bound))
+        while not self.proved(rival) and work < work_left:
+            full = prices.bound - max(self.worth, rival)
+            allowed = min(allowed, full)
+            listed = self._within(allowed + prices.rounding, room)
+            if listed is None:
+                break
+            work += listed.work
+            self.improve(listed.places)
+            if not listed.complete:
+                break
+            left_out = _beyond(losses, allowed + prices.rounding, 0)
+            self.lost = max(allowed, min(listed.beyond, left_out) - prices.rounding)
+            self.bound = min(self.bound, max(listed.most, prices.bound - self.lost))
+            if allowed >= full:  # all that could be better was looked at
+                break
+            allowed = max(_WIDER * self.lost, _beyond(losses, self.lost, _MORE_CELLS))
+        return work
+
+    def _within(self, allowed: float, room: int) -> _Listed | None:
+        """The best allocation that loses no more than is allowed; None: there are too many counts at the limits.
+
+        Everybody begins with the cheapest place that loses nothing, so that costs of options count upwards. On the
+        grid the budget is as large as rounding could make it; an allocation that keeps it there but not to the last
+        bit is set aside, and the next one is asked for.
+        """
+        table, prices = self.table, self.prices
+        lossless = prices.loss <= prices.rounding / (4.0 * table.order.size)
+        usual = np.where(lossless, table.cost, 2**62).argmin(axis=1)
+        opened = open_customers(table, prices, usual, allowed)
+        if opened is None:
+            return None
+        core, nodes, cells, lost = opened
+        if lost > allowed:
+            return _Listed(None, -math.inf, complete=True, beyond=lost, work=0)
+        enough = prices.bound * (1.0 - _MET * PROVED) - table.worth_of(usual)
+        budget = table.budget - table.cost_of(usual)
+        meeting = Meeting.of(core, nodes, budget, prices.rate, allowed - lost, room)
+        if meeting is None:
+            return None
+        best, most, complete = None, -math.inf, True
+        for _ in range(_OVER_IN_LAST_BIT):
+            joined = meeting.joined(budget, enough, room)
+            complete = complete and joined.complete
+            if joined.options is None:
+                break
+            places = usual.copy()
+            places[cells] = core.place[np.arange(cells.size), joined.options]
+            most = max(most, float(table.worth_of(places)))
+            if self.lagrangian.keeps_budget(table.choice(places)):
+                best = places
+                break
+            budget = joined.cost - 1  # within the budget on the grid, but not to the last bit
+        return _Listed(best, most, complete, allowed, meeting.made)
+
+
+def _beyond(losses: Array, loss: float, cells: int) -> float:
+    """The loss of the next cell after so many that lose more than this; ∞: there are no more.
+
+    losses: (cells,) rising.
+    """
+    at = int(np.searchsorted(losses, loss, side="right")) + cells
+    return float(losses[at]) if at < losses.size else math.inf
 
 
 @dataclass(slots=True)
-class _Branches:
-    """The branches that are open, and the best allocation of all.
+class _Search:
+    """The parts that are open, and the best allocation of all.
 
-    The bound of all is the largest of what open branches could be worth, of what was given up without a proof, and of
+    The bound of all is the largest of what open parts could be worth, of what was given up without a proof, and of
     the best value.
     """
 
     whole: Lagrangian
     relaxed: Relaxed
     relax: Relax
-    left: int = WORK
-    given_up: float = -math.inf  # a bound of branches that were ended, proved or not
+    work_left: int = WORK
+    given_up: float = -math.inf  # a bound of parts that were ended, proved or not
     table: OptionTable = field(init=False)
     best: Assignment = field(init=False)
-    open: list[_Branch] = field(init=False)
+    open: list[_Part] = field(init=False)
 
     def __post_init__(self) -> None:
-        pennies = _pennies(self.whole)
-        self.table = OptionTable.of(self.whole, self.relaxed.filled.tree, pennies)
+        problem, costs = self.whole.problem, self.whole.costs
+        costs = costs if problem.eligible is None else np.where(problem.eligible, costs, 0.0)
+        pennies = Pennies.of(costs, self.whole.grid.money)
+        rows, nobody = np.arange(problem.customers), np.full(problem.customers, -1, np.int16)
         self.best = self.relaxed.filled
-        customers = self.whole.problem.customers
-        nobody = np.full(customers, -1, np.int16)
-        problem = _Problem.of(self.whole, self.relaxed, pennies)
-        bound = problem.prices.bound / self.whole.grid.value_scale
-        self.open = [_Branch(problem, np.arange(customers), nobody, 0.0, bound, pennies)]
+        self.open = [_Part(self.whole, self.relaxed, pennies, rows, nobody, 0.0, math.inf)]
+        self.table = self.open[0].table
 
     @property
     def value(self) -> float:
         return self.table.worth_of(self.table.places(self.best.choice)) / self.whole.grid.value_scale
 
-    def search(self) -> SearchEnd:
-        while self.open and self.left > 0:
+    def run(self) -> SearchEnd:
+        while self.work_left > 0:
             value = self.value
-            self.open = [branch for branch in self.open if branch.bound > value]
-            if not self.open or max(branch.bound for branch in self.open) - value <= PROVED * abs(value):
+            self.open = [part for part in self.open if part.ceiling > value]
+            part = max(self.open, key=lambda part: part.ceiling, default=None)
+            if part is None or part.ceiling - value <= PROVED * abs(value):
                 break
-            at = max(range(len(self.open)), key=lambda one: self.open[one].bound)
-            self._advance(self.open.pop(at))
+            self.open.remove(part)
+            self._advance(part)
         value = self.value
-        bound = max([value, self.given_up, *(branch.bound for branch in self.open)])
+        bound = max([value, self.given_up, *(part.ceiling for part in self.open)])
         return SearchEnd(self.best, bound, exact=bound <= value)
 
-    def _advance(self, branch: _Branch) -> None:
-        """The next step of one branch, after which it is closed, open, or made of others.
+    def _advance(self, part: _Part) -> None:
+        """The next step of one part, after which it is closed, open, or made of others.
 
         Exchanges, a brief list, where only sums are left a thorough list and larger exchanges, and then parts of it.
         """
-        problem = branch.problem
-        rival = (self.value - branch.worth) * branch.scale
-        only_sums_left = branch.bound - self.value <= _SUMS_LEFT * abs(self.value)
-        if branch.step == 0:
-            self.left -= problem.fill()
-        elif branch.step == 1:
-            self.left -= problem.list(rival, _BRIEF_STATES)
-        elif branch.step == 2 and only_sums_left:
-            self.left -= problem.list(rival, _THOROUGH_STATES)
-            if not problem.proved(rival):
-                self.left -= problem.fill(thorough=True)
-        elif branch.rows.size > 1:
-            self.open += self._parts(branch)
+        rival = (self.value - part.settled_value) * part.scale
+        only_sums_left = part.ceiling - self.value <= _SUMS_LEFT * abs(self.value)
+        if part.step == 0:
+            self.work_left -= part.fill()
+        elif part.step == 1:
+            self.work_left -= part.list(rival, _BRIEF_STATES, self.work_left)
+        elif part.step == 2 and only_sums_left:
+            self.work_left -= part.list(rival, _THOROUGH_STATES, self.work_left)
+            if not part.proved(rival):
+                self.work_left -= part.fill(thorough=True)
+        elif part.rows.size > 1:
+            self._branch(part)
             return
         else:  # nobody would be left
-            self.given_up = max(self.given_up, branch.bound)
+            self.given_up = max(self.given_up, part.ceiling)
             return
-        self._take(branch, problem.table.choice(problem.places))
-        branch.step += 1
-        branch.bound = min(branch.bound, problem.bound / branch.scale + branch.worth)
-        if problem.proved(rival):
-            self.given_up = max(self.given_up, branch.bound)
+        self._take(part, part.table.choice(part.places))
+        part.step += 1
+        if part.proved(rival):
+            self.given_up = max(self.given_up, part.ceiling)
         else:
-            self.open.append(branch)
+            self.open.append(part)
 
-    def _parts(self, branch: _Branch) -> list[_Branch]:
-        """The branch with one more customer given each of their places, where the budget then binds.
+    def _branch(self, part: _Part) -> None:
+        """Open a part for each place of one more customer, where the budget then binds.
 
         Where it does not bind, prices are exact, and the part is done as soon as its allocation was taken.
         """
-        parts = []
-        for placed in _placed(branch):
-            self.left -= _RELAXED_UNITS
-            priced = self.relax(placed.problem)
+        problem, costs = part.lagrangian.problem, part.lagrangian.costs  # its cells are those that the budget can pay
+        row = _branching_row(part)
+        others = np.delete(np.arange(problem.customers), row)
+        for place in range(-1, problem.columns):
+            if place >= 0 and problem.eligible is not None and not problem.eligible[place, row]:
+                continue
+            value, cost = (float(cells[place, row]) if place >= 0 else 0.0 for cells in (problem.values, costs))
+            limits = _limits_of_others(problem.limits, row, place, cost)
+            if limits is None:
+                continue
+            self.work_left -= _STATES_PER_RELAXATION
+            eligible = None if problem.eligible is None else np.ascontiguousarray(problem.eligible[:, others])
+            values, paid = np.ascontiguousarray(problem.values[:, others]), np.ascontiguousarray(costs[:, others])
+            keys = problem.keys_of(np.arange(problem.customers))[others]
+            priced = self.relax(
+                AllocationProblem(values, limits, eligible, paid, keys, problem.depths, problem.largest_cost)
+            )
             if priced is None:
                 continue
-            lagrangian, relaxed = priced
-            pennies = None if branch.pennies is None else branch.pennies.after(placed.cost)
-            problem = _Problem.of(lagrangian, relaxed, pennies)
-            bound = min(branch.bound, problem.prices.bound / lagrangian.grid.value_scale + placed.worth)
-            part = _Branch(problem, placed.rows, placed.choice, placed.worth, bound, pennies)
-            fits = self._take(part, relaxed.filled.choice)
-            if not relaxed.exact or (pennies is not None and not fits):
-                parts.append(part)
-        return parts
+            choice = part.choice.copy()
+            choice[part.rows[row]] = place
+            pennies = None if part.pennies is None else part.pennies.after(cost)
+            smaller = _Part(*priced, pennies, part.rows[others], choice, part.settled_value + value, part.ceiling)
+            fits = self._take(smaller, smaller.relaxed.filled.choice)
+            if not smaller.relaxed.exact or (pennies is not None and not fits):
+                self.open.append(smaller)
 
-    def _take(self, branch: _Branch, inner: Array) -> bool:
-        """The best of a branch may be the best of all. Returns whether it keeps the budget.
+    def _take(self, part: _Part, choice_of_others: Array) -> bool:
+        """The best of a part may be the best of all. Returns whether it keeps the budget.
 
-        inner: (customers left,) what those of the branch get who had no place yet.
+        choice_of_others: (customers left,) what those get who had no place yet.
         """
-        tried = branch.choice.copy()
-        tried[branch.rows] = inner
-        if self.whole.keeps_budget(tried):
-            self.best = self.table.better(self.best, replace(self.best, choice=tried))
+        choice = part.choice.copy()
+        choice[part.rows] = choice_of_others
+        if self.whole.keeps_budget(choice):
+            self.best = self.table.better(self.best, replace(self.best, choice=choice))
             return True
         # the budget of a part is a little larger, not to lose what meets it to the last bit; costs in pennies are exact
-        value = self.table.worth_of(self.table.places(tried)) / self.whole.grid.value_scale
-        if branch.pennies is None and value > self.value:
+        value = self.table.worth_of(self.table.places(choice)) / self.whole.grid.value_scale
+        if part.pennies is None and value > self.value:
             self.given_up = max(self.given_up, value)
         return False
 
 
-def _pennies(whole: Lagrangian) -> Pennies | None:
-    problem = whole.problem
-    costs = whole.costs if problem.eligible is None else np.where(problem.eligible, whole.costs, 0.0)
-    return Pennies.of(costs, whole.grid.money)
-
-
-class _Placed(NamedTuple):
-    """A problem once one more customer has a place."""
-
-    problem: AllocationProblem  # of the others
-    rows: Array  # (customers left,) their numbers in the whole table
-    choice: Array  # (all customers,) of those who have their places
-    worth: float  # Σ values of those who have their places
-    cost: float  # of the place
-
-
-def _placed(branch: _Branch) -> list[_Placed]:
-    """The customer whose change costs most between the two sides of the budget, at each of their places.
+def _branching_row(part: _Part) -> int:
+    """The customer whose change costs most between the two sides of the budget.
 
     They are the one for whom the linear relaxation wants half a code. Ties go by key. Where the two sides are equal,
     the dearest customer is taken.
     """
-    lagrangian, relaxed = branch.problem.lagrangian, branch.problem.relaxed
-    problem, costs = lagrangian.problem, lagrangian.costs  # its cells are those that the budget can pay
-    rows = np.arange(problem.customers)
-
-    def cost_of(choice: Array) -> Array:
-        return np.where(choice >= 0, costs[np.maximum(choice, 0), rows], 0.0).astype(np.float64)
-
-    change = np.abs(cost_of(relaxed.over_budget) - cost_of(relaxed.within_budget))
-    keys = problem.keys_of(rows)
+    costs, relaxed = part.lagrangian.costs, part.relaxed
+    rows = np.arange(costs.shape[1])
+    over, within = (
+        np.where(choice >= 0, costs[np.maximum(choice, 0), rows], 0.0).astype(np.float64)
+        for choice in (relaxed.over_budget, relaxed.within_budget)
+    )
+    change = np.abs(over - within)
     if not change.any():
         change = costs.max(axis=0).astype(np.float64)
-    row = int(np.lexsort((keys, -change))[0])
-    others = np.delete(rows, row)
-    parts = []
-    for place in range(-1, problem.columns):
-        if place >= 0 and problem.eligible is not None and not problem.eligible[place, row]:
-            continue
-        cost = float(costs[place, row]) if place >= 0 else 0.0
-        limits = _without(problem.limits, row, place, cost)
-        if limits is None:
-            continue
-        choice = branch.choice.copy()
-        choice[branch.rows[row]] = place
-        worth = branch.worth + (float(problem.values[place, row]) if place >= 0 else 0.0)
-        part = AllocationProblem(
-            np.ascontiguousarray(problem.values[:, others]),
-            limits,
-            None if problem.eligible is None else np.ascontiguousarray(problem.eligible[:, others]),
-            np.ascontiguousarray(costs[:, others]),
-            keys[others],
-            problem.depths,
-            problem.largest_cost,
-        )
-        parts.append(_Placed(part, branch.rows[others], choice, worth, cost))
-    return parts
+    return int(np.lexsort((part.lagrangian.problem.keys_of(rows), -change))[0])
 
 
-def _without(limits: Limits, row: int, place: int, cost: float) -> Limits | None:
+def _limits_of_others(limits: Limits, row: int, place: int, cost: float) -> Limits | None:
     """The limits of the others once one customer has a place; None: they are broken.
 
     Floors fall with the caps: a customer at a place counts towards both.
     """
-    taken = np.zeros(limits.caps.size, np.int64)
-    if place >= 0:
-        taken[place] = 1
-    caps = np.where(limits.caps >= UNLIMITED, UNLIMITED, limits.caps - taken)
-    floors = np.maximum(limits.floors - taken, 0)
     assert limits.budget is not None
     budget = limits.budget - cost
     budget += 2.0**-51 * limits.budget if cost > 0.0 else 0.0  # not to lose what meets the budget to the last bit
-    if (caps < 0).any() or budget < 0.0:
-        return None
-    if limits.segment is None or limits.segment_caps is None or limits.segment_floors is None:
-        return Limits(caps, floors, budget=budget)
-    group = int(limits.segment[row])
-    segment_caps, segment_floors = limits.segment_caps.copy(), limits.segment_floors.copy()
-    segment_caps[group] = np.where(segment_caps[group] >= UNLIMITED, UNLIMITED, segment_caps[group] - taken)
-    segment_floors[group] = np.maximum(segment_floors[group] - taken, 0)
-    if (segment_caps < 0).any():
-        return None
-    segment = np.delete(limits.segment, row)
-    return Limits(caps, floors, segment_caps, segment_floors, segment, limits.segment_labels, budget)
+    taken = np.arange(limits.caps.size) == place
+    caps, floors = _lowered(limits.caps, limits.floors, taken)
+    others, lowest = replace(limits, caps=caps, floors=floors, budget=budget), caps.min()
+    if limits.segment is not None and limits.segment_caps is not None and limits.segment_floors is not None:
+        own = np.arange(limits.segment_caps.shape[0]) == limits.segment[row]
+        caps, floors = _lowered(limits.segment_caps, limits.segment_floors, own[:, None] & taken)
+        segment = np.delete(limits.segment, row)
+        others, lowest = (
+            replace(others, segment_caps=caps, segment_floors=floors, segment=segment),
+            min(lowest, caps.min()),
+        )
+    return others if lowest >= 0 and budget >= 0.0 else None
+
+
+def _lowered(caps: Array, floors: Array, taken: Array) -> tuple[Array, Array]:
+    return np.where(caps >= UNLIMITED, caps, caps - taken), np.maximum(floors - taken, 0)
