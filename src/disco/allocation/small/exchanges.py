@@ -25,7 +25,7 @@ from disco.records.arrays import Array
 from disco.records.compiled import njit
 from disco.records.identity_kernels import mix
 
-# How exchanges are listed. Decision 135 has what each of the numbers below buys.
+# How exchanges are listed. Decision 135 has what these mechanisms buy, and which of the numbers were measured alone.
 _GROUPS = 4  # lists that are joined two by two
 _GROUP_MEMBERS = 62  # at most: which of them move is one word
 _FREE_MOVES = 3  # customers of a group who move the way that most could, at most, where numbers do not matter
