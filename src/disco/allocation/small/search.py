@@ -13,7 +13,7 @@ A problem gets prices and a bound D (`budget`), and then up to three steps, unti
 
 The problem that could be worth most comes first. One limit of work ends the search (`WORK`): states of lists that are
 made, sums of exchanges and relaxations of parts are counted, not seconds, so that an answer depends neither on the
-machine nor on who asks. Sums are integers, and ties go by hash.
+machine nor on who asks. A gap that stays wide ends it earlier (`_WIDE_GAP`). Sums are integers, and ties go by hash.
 """
 
 import math
@@ -37,6 +37,9 @@ PROVED = 1e-12  # relative gap at which a certificate calls a value optimal
 
 # The limit of work, and what is counted towards it: a state is the time in which one state of a list is made
 WORK = 20_000_000  # states, in all
+# A gap that is still wide after this much of the work stays wide, and the work is ended: 85 customers with caps and a
+# budget took 4 s for a gap of 0.7% and take 0.45 s for the same one; of 1,000 rounds of the drill two fewer are proved
+_TRIAL_WORK, _WIDE_GAP = WORK // 10, 1e-3  # states, relative gap
 _STATES_PER_SUM = 2  # an exchange, or a sum of two
 _STATES_PER_RELAXATION = 100_000  # prices of one part
 _BRIEF_STATES, _THOROUGH_STATES = 100_000, 3_500_000  # of a list, about: the second where only sums are left
@@ -265,6 +268,8 @@ class _Search:
             self.open = [part for part in self.open if part.ceiling > value]
             part = max(self.open, key=lambda part: part.ceiling, default=None)
             if part is None or part.ceiling - value <= PROVED * abs(value):
+                break
+            if self.work_left < WORK - _TRIAL_WORK and part.ceiling - value > _WIDE_GAP * abs(value):
                 break
             self.open.remove(part)
             self._advance(part)
