@@ -39,7 +39,7 @@ import pyarrow.parquet as pq
 from disco.adapters.tables import open_tables
 from disco.entrypoints.python import Shop
 from disco.features import ContextNetwork
-from disco.features.builder import feature_table
+from disco.features.builder import build_features
 from disco.operations.launching import Launched
 from disco.operations.people import create_key
 from disco.records.people import Role
@@ -106,7 +106,7 @@ def make_shop(folder: Path, url: str | None, *, customers: int, newcomers: int) 
     for name, columns in (("customers", table), ("orders", orders)):
         pq.write_table(pa.table(columns), folder / "data" / f"{name}.parquet")
     with open_tables(folder / "data") as tables:
-        features = feature_table(tables, as_of=PLAN_DAY).slice(0, 2_000).drop_columns(["customer_id"])
+        features = build_features(tables, as_of=PLAN_DAY).slice(0, 2_000).drop_columns(["customer_id"])
     network = ContextNetwork(heads="level", max_epochs=1).fit(features, rng.normal(4, 1, features.num_rows))
     network.save(folder / "context.safetensors")
     # the load comes from one address

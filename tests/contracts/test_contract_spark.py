@@ -19,7 +19,7 @@ from spark_cluster import spark_engine, standalone_cluster
 from disco.adapters.tables import open_tables
 from disco.allocation import Segments, allocate, allocate_table
 from disco.belief import Evidence
-from disco.features.builder import feature_table
+from disco.features.builder import FeatureRequest, build_features
 from disco.features.on_engine import feature_chunks
 from disco.operations.allocating import allocate_files
 from disco.operations.training import write_features
@@ -158,9 +158,9 @@ def test_features_of_data_frames_are_those_of_files(engine, shop, tmp_path):
     data = tmp_path / "data"
     for name, table in shop.items():
         in_files(table, data / name, 1)
-    expected = feature_table(open_tables(data), as_of=AS_OF).replace_schema_metadata(None)
+    expected = build_features(open_tables(data), as_of=AS_OF).replace_schema_metadata(None)
     frames = {name: engine.session.createDataFrame(shuffled(table, 3)).repartition(3) for name, table in shop.items()}
-    with feature_chunks(engine, engine.tables(frames), as_of=AS_OF) as (_, features):
+    with feature_chunks(engine, engine.tables(frames), FeatureRequest(as_of=AS_OF)) as (_, features):
         back = engine.table(features.to_frame())
         found = pa.Table.from_batches(list(back.batches()), back.schema).sort_by("customer_id").combine_chunks()
     assert found.cast(expected.schema).equals(expected)

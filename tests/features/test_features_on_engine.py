@@ -8,8 +8,8 @@ import pytest
 
 from disco.adapters.engines import LocalEngine
 from disco.features import on_engine
-from disco.features.builder import feature_table
-from disco.features.on_engine import IdRanges, Links, UsedCodes, batches_by
+from disco.features.builder import FeatureRequest, build_features
+from disco.features.on_engine import IdRanges, Links, batches_by, used_codes
 from disco.records.content import content_hash
 from disco.records.errors import InputError, TableError
 
@@ -19,7 +19,7 @@ ENGINE = LocalEngine(threads=2)
 
 
 def in_buckets(tables, size=7, **more):
-    with batches_by(ENGINE, tables, as_of=AS_OF, bucket_customers=size, **more) as (schema, batches):
+    with batches_by(ENGINE, tables, FeatureRequest(as_of=AS_OF, **more), bucket_customers=size) as (schema, batches):
         return pa.Table.from_batches(batches, schema)
 
 
@@ -43,7 +43,7 @@ def tables(make_tables):
 
 @pytest.fixture(scope="module")
 def whole(tables, memory_tables):
-    return feature_table(memory_tables(tables), as_of=AS_OF)
+    return build_features(memory_tables(tables), as_of=AS_OF)
 
 
 @pytest.mark.parametrize("size", [1, 9, CUSTOMERS - 1, CUSTOMERS])
@@ -66,7 +66,7 @@ def test_features_are_the_same_bytes_for_any_size_of_a_bucket(tables, whole, mem
 )
 def test_tables_may_be_absent(tables, memory_tables, absent):
     some = memory_tables({name: table for name, table in tables.items() if name not in absent})
-    expected = feature_table(some, as_of=AS_OF)
+    expected = build_features(some, as_of=AS_OF)
     assert in_buckets(some).equals(expected.replace_schema_metadata(None))
 
 
@@ -75,7 +75,7 @@ def test_buckets_compute_chosen_features(tables, whole, memory_tables):
     found = in_buckets(memory_tables(tables), features=chosen)
     assert found.equals(whole.select(["customer_id", *chosen]).replace_schema_metadata(None))
     without_codes = {**tables, "orders": tables["orders"].drop_columns(["code", "paid"])}
-    expected = feature_table(memory_tables(without_codes), as_of=AS_OF)
+    expected = build_features(memory_tables(without_codes), as_of=AS_OF)
     assert in_buckets(memory_tables(without_codes)).equals(expected.replace_schema_metadata(None))
 
 
@@ -95,7 +95,7 @@ def test_a_code_that_another_customer_used_a_shared_code_and_an_order_id_of_two_
         "codes": pa.Table.from_pylist(codes, tables["codes"].schema),
     }
     some = memory_tables(changed)
-    expected = feature_table(some, as_of=AS_OF).replace_schema_metadata(None)
+    expected = build_features(some, as_of=AS_OF).replace_schema_metadata(None)
     assert not expected.equals(whole.replace_schema_metadata(None))
     assert in_buckets(some).equals(expected)
 
@@ -105,7 +105,7 @@ def test_a_shared_code_reaches_a_bucket_once_whatever_its_customers_and_orders()
         {"code_key": ["all"] * 5 + ["own"], "depth_bp": pa.array([1000, 3000, 2000, 1000, 1000, 500], pa.int32())}
     ).append_column("key", pa.array([7] * 5 + [8]))
     links = pa.table({"key": [7, 7, 7, 9], "home": pa.array([1, 0, 1, 2], pa.int32())})
-    found = UsedCodes()({"rows": rows, "links": links}).sort_by("bucket")
+    found = used_codes({"rows": rows, "links": links}).sort_by("bucket")
     assert found.to_pylist() == [{"code_key": "all", "depth_bp": 3000, "bucket": home} for home in (0, 1)]
 
 
@@ -121,7 +121,7 @@ def test_what_is_wrong_with_a_table_is_said_as_ever(tables, memory_tables):
     with pytest.raises(TableError, match="table orders cannot be used") as ours:
         in_buckets(wrong)
     with pytest.raises(TableError) as theirs:
-        feature_table(wrong, as_of=AS_OF)
+        build_features(wrong, as_of=AS_OF)
     assert ours.value.problems == theirs.value.problems
     nameless = people.set_column(0, "customer_id", pa.array([None, *people["customer_id"].to_pylist()[1:]]))
     with pytest.raises(TableError, match="customer_id"):
@@ -154,7 +154,7 @@ def test_ids_of_every_type_that_a_file_may_have(tables, memory_tables, type_):
     named = ("customers", "orders", "site", "codes")
     others = {name: with_column(tables[name], "customer_id", tables[name]["customer_id"].cast(type_)) for name in named}
     some = memory_tables({**tables, **others})
-    assert in_buckets(some).equals(feature_table(some, as_of=AS_OF).replace_schema_metadata(None))
+    assert in_buckets(some).equals(build_features(some, as_of=AS_OF).replace_schema_metadata(None))
 
 
 def refusal(function, tables):
@@ -167,7 +167,7 @@ def refusal(function, tables):
 def test_an_integer_beyond_the_largest_id_is_refused_in_the_same_words(tables, memory_tables, name):
     ids = pa.array([2**63, *tables[name]["customer_id"].to_pylist()[1:]], pa.uint64())
     wrong = memory_tables({**tables, name: with_column(tables[name], "customer_id", ids)})
-    assert refusal(in_buckets, wrong) == refusal(lambda some: feature_table(some, as_of=AS_OF), wrong)
+    assert refusal(in_buckets, wrong) == refusal(lambda some: build_features(some, as_of=AS_OF), wrong)
 
 
 def test_of_two_tables_with_bad_rows_the_same_one_is_named_and_none_for_rows_after_the_day(tables, memory_tables):
@@ -179,7 +179,7 @@ def test_of_two_tables_with_bad_rows_the_same_one_is_named_and_none_for_rows_aft
         rest = {name: table for name, table in tables.items() if name not in names}
         wrong = memory_tables({**dict(reversed(names.items())), **rest})
         words = refusal(in_buckets, wrong)
-        assert words == refusal(lambda some: feature_table(some, as_of=AS_OF), wrong)
+        assert words == refusal(lambda some: build_features(some, as_of=AS_OF), wrong)
         assert "table orders" not in words[0]
 
 

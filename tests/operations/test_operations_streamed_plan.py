@@ -13,7 +13,7 @@ from many_processes import ended
 
 from disco.entrypoints.python import Shop
 from disco.features import ContextNetwork
-from disco.features.builder import feature_table
+from disco.features.builder import build_features
 from disco.operations.feature_cache import FeatureCache
 from disco.operations.planning import PlanResult, make_plan
 from disco.records import private, space
@@ -39,7 +39,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     _tables(folder, customers=TRAINED_ON)
     shop = Shop.open(folder)
     with shop.data.tables() as tables:
-        features = feature_table(tables, as_of=AS_OF).drop_columns(["customer_id"])
+        features = build_features(tables, as_of=AS_OF).drop_columns(["customer_id"])
     fitted = ContextNetwork(heads="level", max_epochs=1).fit(
         features, [4.0 + number % 3 for number in range(TRAINED_ON)]
     )

@@ -10,7 +10,7 @@ import pytest
 from disco.adapters.engines import LocalEngine
 from disco.adapters.tables import open_tables
 from disco.features import ContextNetwork
-from disco.features.builder import feature_table
+from disco.features.builder import build_features
 from disco.features.catalogue import FEATURES
 from disco.features.on_engine import CustomerSample
 from disco.features.training_set import training_batches
@@ -61,7 +61,7 @@ def test_those_with_the_smallest_hashes_are_trained_on(data: Path) -> None:
     everybody = ids(10_000)
     assert ids(300) == everybody
     some = ids(100)
-    joined = feature_table(open_tables(data), as_of=date(2025, 3, 1)).num_rows
+    joined = build_features(open_tables(data), as_of=date(2025, 3, 1)).num_rows
     assert some == {one for one in everybody if customer_keys([one])[0] < np.uint64((100 << 64) // joined)}
     assert 0 < len(some) < 0.5 * len(everybody)
 

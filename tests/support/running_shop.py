@@ -43,7 +43,7 @@ def running_shop(folder: Path, url: str | None, *, customers: int = 400) -> Shop
 def _make_data_and_network(folder: Path, today: date, customers: int) -> None:
     from disco.adapters.tables import open_tables
     from disco.features import ContextNetwork
-    from disco.features.builder import feature_table
+    from disco.features.builder import build_features
 
     (folder / "data").mkdir(parents=True)
     rng = np.random.default_rng(7)
@@ -64,7 +64,7 @@ def _make_data_and_network(folder: Path, today: date, customers: int) -> None:
     for name, columns in (("customers", {"customer_id": ids, "joined_on": joined}), ("orders", orders)):
         pq.write_table(pa.table(columns), folder / "data" / f"{name}.parquet")
     with open_tables(folder / "data") as tables:
-        features = feature_table(tables, as_of=today).drop_columns(["customer_id"])
+        features = build_features(tables, as_of=today).drop_columns(["customer_id"])
     network = ContextNetwork(heads="level", max_epochs=1).fit(features, rng.normal(4, 1, features.num_rows))
     network.save(folder / "context.safetensors")
 

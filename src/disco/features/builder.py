@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
 from os import PathLike
@@ -46,6 +47,33 @@ SCHEMA_KEY = b"disco.schema"  # metadata of a feature table: which catalogue its
 AS_OF_KEY = b"disco.as_of"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureRequest:
+    """Which features are computed, as of when, and within which limits: the same for one program and for buckets."""
+
+    as_of: date
+    """Only rows dated strictly before it (midnight in the tables' time zone) are read."""
+    features: Sequence[Feature | str] | None = None
+    """None: the whole catalogue."""
+    threads: int | None = None
+    """Of DuckDB; None: one per processor. A bucket is computed on one."""
+    memory_limit: str | None = None
+    """Of DuckDB, such as "4GB", for the one program or for each bucket; beyond it rows spill to disk."""
+    check: Callable[[Mapping[str, int]], None] | None = None
+    """Is told the rows of each table before the work, which it ends by an error."""
+    report: Report | None = None
+    """Is told how far the work is."""
+
+    @property
+    def chosen(self) -> tuple[Feature, ...]:
+        """The definitions of the features."""
+        return choose(self.features)
+
+    def tell(self, stage: str, *, of: int | None = None) -> None:
+        """Report that a stage begins. of: how many steps it has; None: not known."""
+        tell(self.report, 0, of, stage)
+
+
 def build_features(
     tables: Tables,
     *,
@@ -53,7 +81,7 @@ def build_features(
     features: Sequence[Feature | str] | None = None,
     threads: int | None = None,
     memory_limit: str | None = None,
-) -> Any:
+) -> pa.Table:
     """A `pyarrow.Table`: customer_id and one float64 column per feature, ordered by customer_id.
 
     One row per customer who joined before `as_of`. Only rows dated strictly before `as_of` (midnight in the tables'
@@ -61,63 +89,39 @@ def build_features(
     table that is absent. The table's metadata holds the day's `Snapshot`. `memory_limit` is DuckDB's, such as "4GB";
     beyond it the program spills to disk. `threads` are DuckDB's, too; None is one per processor.
     """
-
-    table = feature_table(tables, as_of=as_of, features=features, threads=threads, memory_limit=memory_limit)
-    for note in missing_tables(choose(features), tables.names()):
-        warnings.warn(note, MissingTableWarning, stacklevel=2)
-    return table
-
-
-def feature_table(
-    tables: Tables,
-    *,
-    as_of: date,
-    features: Sequence[Feature | str] | None = None,
-    threads: int | None = None,
-    memory_limit: str | None = None,
-) -> pa.Table:
-    """As `build_features`, without warnings: for callers who show `missing_tables` in their own way."""
-    with feature_batches(tables, as_of=as_of, features=features, threads=threads, memory_limit=memory_limit) as (
-        schema,
-        batches,
-    ):
+    request = FeatureRequest(as_of=as_of, features=features, threads=threads, memory_limit=memory_limit)
+    with feature_batches(tables, request) as (schema, batches):
         counter = SnapshotCounter(schema)
         table = pa.Table.from_batches(counter.watch(batches), schema).combine_chunks()
+    for note in missing_tables(request.chosen, tables.names()):
+        warnings.warn(note, MissingTableWarning, stacklevel=2)
     return table.cast(with_snapshot(schema, counter.snapshot))
 
 
 @contextmanager
-def feature_batches(
-    tables: Tables,
-    *,
-    as_of: date,
-    features: Sequence[Feature | str] | None = None,
-    threads: int | None = None,
-    memory_limit: str | None = None,
-    check: Callable[[Mapping[str, int]], None] | None = None,
-    report: Report | None = None,
-) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """The rows of `build_features` as (schema, record batches), never all in memory at once.
-
-    check: is told the rows of each table before the work, which it ends by an error. report: is told how far the work
-    is.
-    """
-    chosen = choose(features)
-    tell(report, 0, None, "opening the tables")
-    with connected(tables, threads=threads, memory_limit=memory_limit) as (connection, present):
-        if "customers" not in present:
-            raise InputError("tables", found=", ".join(present) or "none", expected="a table customers")
+def feature_batches(tables: Tables, request: FeatureRequest) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """The rows of `build_features` as (schema, record batches), never all in memory at once."""
+    chosen = request.chosen
+    request.tell("opening the tables")
+    with connected(tables, threads=request.threads, memory_limit=request.memory_limit) as (connection, present):
+        require_customers(present)
         with reading(tables):
-            tell(report, 0, 1, "checking the tables")
-            if check is not None:
+            request.tell("checking the tables", of=1)
+            if request.check is not None:
                 counts = (connection.execute(f"SELECT count(*) FROM raw_{name}").fetchall() for name in present)
-                check({name: rows for name, ((rows,),) in zip(present, counts, strict=True)})
-            sources = Sources.describe(connection, present, as_of, locale_of(tables))
+                request.check({name: rows for name, ((rows,),) in zip(present, counts, strict=True)})
+            sources = Sources.describe(connection, present, request.as_of, locale_of(tables))
             sources.check(connection)
-            tell(report, 0, 1, "computing features")
+            request.tell("computing features", of=1)
             reader = connection.sql(feature_sql(chosen, sources)).to_arrow_reader(_BATCH_ROWS)
-        schema = reader.schema.with_metadata(metadata_of(chosen, as_of))
+        schema = reader.schema.with_metadata(metadata_of(chosen, request.as_of))
         yield schema, each_once(reader, schema, tables)
+
+
+def require_customers(present: Sequence[str]) -> None:
+    """Refuse tables without one of customers: they have a row of features each."""
+    if "customers" not in present:
+        raise InputError("tables", found=", ".join(present) or "none", expected="a table customers")
 
 
 def metadata_of(features: Sequence[Feature], as_of: date) -> dict[bytes, bytes]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from disco.features.builder import (
+    FeatureRequest,
     chunk_duckdb,
     connected,
     each_once,
@@ -32,20 +34,21 @@ from disco.features.builder import (
     metadata_of,
     opened_duckdb,
     reading,
+    require_customers,
 )
-from disco.features.catalogue import TABLES, Feature, choose
+from disco.features.catalogue import TABLES, Feature
 from disco.features.kernel import ranges_of_texts
 from disco.features.rows import table_matrix
 from disco.features.snapshot import Snapshot, feature_names_of, with_snapshot
 from disco.features.sources import Sources
 from disco.records.arrays import Integers, Keys
-from disco.records.errors import InputError, TableError
+from disco.records.errors import TableError
 from disco.records.identity import customer_keys
 from disco.records.locale import Locale
 from disco.records.ports import ChunkedTable, TableEngine, Tables, locale_of
 from disco.records.private import temporary_folder
-from disco.records.progress import Report, tell
-from disco.records.validation import mixed_ids, readable, with_columns
+from disco.records.progress import tell
+from disco.records.validation import readable, with_columns
 
 BUCKET_CUSTOMERS = 65_536  # their rows of a year take some hundred megabytes
 MOST_CUSTOMERS = 2_000_000  # to train on: a network has some thousand weights
@@ -85,48 +88,25 @@ class InMemoryTables:
 def batches_by(
     engine: TableEngine | None,
     tables: Tables,
+    request: FeatureRequest,
     *,
-    as_of: date,
-    features: Sequence[Feature | str] | None = None,
     bucket_customers: int = BUCKET_CUSTOMERS,
-    threads: int | None = None,
-    memory_limit: str | None = None,
-    check: Callable[[Mapping[str, int]], None] | None = None,
-    report: Report | None = None,
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """As `builder.feature_batches`, with the same rows in the same order, in buckets of about so many customers.
 
     engine: holds the rows of buckets and computes features. One program computes those of a shop that fits into a
-    bucket, where the engine runs in this process, and those of any shop without an engine. threads: of this
-    program. memory_limit: of DuckDB, for this program or for each bucket.
+    bucket, where the engine runs in this process, and those of any shop without an engine.
     """
-    tell(report, 0, None, "opening the tables")
+    request.tell("opening the tables")
     customers = _customers(tables) if engine is not None and engine.in_process else None
     if engine is None or (customers is not None and customers <= bucket_customers):
-        with feature_batches(
-            tables,
-            as_of=as_of,
-            features=features,
-            threads=threads,
-            memory_limit=memory_limit,
-            check=check,
-            report=report,
-        ) as whole:
+        with feature_batches(tables, request) as whole:
             yield whole
         return
     if customers is not None:
         bucket_customers = max(bucket_customers, -(-customers // _MOST_BUCKETS))
-    with feature_chunks(
-        engine,
-        tables,
-        as_of=as_of,
-        features=features,
-        bucket_customers=bucket_customers,
-        memory_limit=memory_limit,
-        check=check,
-        report=report,
-    ) as (schema, chunks):
-        yield schema, _in_order(engine, chunks, schema, tables, as_of, report=report, customers=customers)
+    with feature_chunks(engine, tables, request, bucket_customers=bucket_customers) as (schema, chunks):
+        yield schema, _in_order(engine, chunks, schema, tables, request, customers=customers)
 
 
 def _customers(tables: Tables) -> int:
@@ -136,42 +116,30 @@ def _customers(tables: Tables) -> int:
 
 @contextmanager
 def feature_chunks(
-    engine: TableEngine,
-    tables: Tables,
-    *,
-    as_of: date,
-    features: Sequence[Feature | str] | None = None,
-    bucket_customers: int = BUCKET_CUSTOMERS,
-    memory_limit: str | None = None,
-    check: Callable[[Mapping[str, int]], None] | None = None,
-    report: Report | None = None,
+    engine: TableEngine, tables: Tables, request: FeatureRequest, *, bucket_customers: int = BUCKET_CUSTOMERS
 ) -> Iterator[tuple[pa.Schema, ChunkedTable]]:
     """The features of every customer as a table of the engine, in no particular order; and their schema, with metadata.
 
     The tables are read before this returns, or when the engine is asked for the features, as it likes.
     """
-    chosen, locale = choose(features), locale_of(tables)
-    tell(report, 0, None, "opening the tables")
+    chosen, locale = request.chosen, locale_of(tables)
+    request.tell("opening the tables")
     present = tuple(name for name in TABLES if name in tables.names())
-    if "customers" not in present:
-        raise InputError("tables", found=", ".join(present) or "none", expected="a table customers")
+    require_customers(present)
     scans = {name: tables.scan(name) for name in present}
-    if check is not None:
-        check({name: _rows(scan) for name, scan in scans.items()})
+    if request.check is not None:
+        request.check({name: _rows(scan) for name, scan in scans.items()})
     held = {name: _Held.of(engine, name, scan, locale) for name, scan in scans.items()}
-    schemas = {name: table.rows().schema for name, table in held.items()}
-    if problems := mixed_ids(schemas):
-        raise TableError("The tables cannot be used together:", problems)
-    nobody = InMemoryTables({name: schema.empty_table() for name, schema in schemas.items()}, locale)
-    with connected(nobody, threads=1) as (connection, _):
-        sources = Sources.describe(connection, present, as_of, locale)
+    nobody = InMemoryTables({name: table.rows().schema.empty_table() for name, table in held.items()}, locale)
+    with connected(nobody, threads=1) as (connection, _):  # it refuses ids that cannot be joined
+        sources = Sources.describe(connection, present, request.as_of, locale)
     with ExitStack() as stack:
-        with _located(tables, as_of):
-            tell(report, 0, None, "reading customers")
+        with _located(tables, request.as_of):
+            request.tell("reading customers")
             ranges = IdRanges.of_customers(held["customers"].rows(["customer_id"]), bucket_customers)
-            tell(report, 0, None, "reading the tables")
+            request.tell("reading the tables")
             rows = _by_customer(engine, held, sources, ranges, stack)
-            program = BucketFeatures(chosen, sources, memory_limit)
+            program = BucketFeatures(chosen, sources, request.memory_limit)
             schema = program.schema({name: table.schema for name, table in rows.items()})
             chunks = stack.enter_context(engine.by_bucket(rows, program, schema.remove_metadata()))
         yield schema, chunks
@@ -191,7 +159,7 @@ class _Held:
         if isinstance(scan, pa.Table | pads.Dataset):
             return cls(engine, readable(name, scan, locale=locale))
         schema = readable(name, scan.schema.empty_table(), locale=locale).schema
-        return cls(engine, scan.transform(Readable(name, locale), schema))
+        return cls(engine, scan.transform(partial(readable, name, locale=locale), schema))
 
     def rows(self, columns: Sequence[str] | None = None) -> ChunkedTable:
         """All columns, or those that are needed; files are not read beyond them."""
@@ -211,31 +179,30 @@ def _by_customer(
 ) -> dict[str, ChunkedTable]:
     """What the program reads (`Sources.joined`), each row with the bucket that needs it."""
 
-    def checked(name: str) -> ChunkedTable:
-        table, function = held[name].rows(), BucketRows(sources, name, ranges)
-        return table.transform(function, function.schema(table.schema))
+    def changed(table: ChunkedTable, function: Callable[[pa.Table], pa.Table]) -> ChunkedTable:
+        return table.transform(function, function(table.schema.empty_table()).schema)
 
     def links(column: str) -> ChunkedTable:
-        orders = held["orders"].rows(["customer_id", column])
-        return orders.transform(Links(ranges, column), pa.schema([_KEY, _HOME, _BUCKET]))
+        return changed(held["orders"].rows(["customer_id", column]), Links(ranges, column))
 
-    found = {f"{name}_rows": checked(name) for name in held}
-    if "returns" in held and "orders" in held:
-        returns = found["returns_rows"]
-        joined = {"rows": returns, "links": links("order_id")}
-        found["returns_rows"] = stack.enter_context(
-            engine.by_bucket(joined, RelatedRows(), _without_key(returns.schema))
+    def met(rows: ChunkedTable, column: str, function: Callable[[Mapping[str, pa.Table]], pa.Table]) -> ChunkedTable:
+        schema = rows.schema.remove(rows.schema.get_field_index(_KEY.name))
+        return stack.enter_context(engine.by_bucket({"rows": rows, "links": links(column)}, function, schema))
+
+    found = {
+        f"{name}_rows": changed(
+            table.rows(),
+            BucketRows(sources, name, sources.checked_rows(name), ranges, "order_key" if name == "returns" else None),
         )
+        for name, table in held.items()
+    }
+    if "returns" in held and "orders" in held:
+        found["returns_rows"] = met(found["returns_rows"], "order_id", related_rows)
     if sources.names_codes:
-        table, depths = held["codes"].rows(["code_id", "depth", "sent_at"]), CodeDepths(sources, ranges.count)
-        codes = table.transform(depths, depths.schema(table.schema))
-        joined = {"rows": codes, "links": links("code")}
-        found["used_codes"] = stack.enter_context(engine.by_bucket(joined, UsedCodes(), _without_key(codes.schema)))
+        depths = BucketRows(sources, "codes", sources.code_depths(), ranges, "code_key")
+        codes = changed(held["codes"].rows(["code_id", "depth", "sent_at"]), depths)
+        found["used_codes"] = met(codes, "code", used_codes)
     return found
-
-
-def _without_key(schema: pa.Schema) -> pa.Schema:
-    return schema.remove(schema.get_field_index(_KEY.name))
 
 
 def _in_order(
@@ -243,16 +210,15 @@ def _in_order(
     chunks: ChunkedTable,
     schema: pa.Schema,
     tables: Tables,
-    as_of: date,
+    request: FeatureRequest,
     *,
-    report: Report | None = None,
     customers: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The batches in the order of ids: each is of one bucket and in order, so the first id of each says where it is.
 
     An engine in this process gives them in the order of buckets; those of others wait in files.
     """
-    batches = _reported(chunks.batches(), tables, as_of, report, customers)
+    batches = _reported(chunks.batches(), tables, request, customers)
     if engine.in_process:
         yield from (batch.cast(schema) for batch in batches)
         return
@@ -271,13 +237,13 @@ def _in_order(
 
 
 def _reported(
-    batches: Iterator[pa.RecordBatch], tables: Tables, as_of: date, report: Report | None, customers: int | None
+    batches: Iterator[pa.RecordBatch], tables: Tables, request: FeatureRequest, customers: int | None
 ) -> Iterator[pa.RecordBatch]:
     """The batches with rows; the report is told how many of the customers they have so far."""
     done = 0
     while True:
-        tell(report, done, customers, "computing features")
-        with _located(tables, as_of):
+        tell(request.report, done, customers, "computing features")
+        with _located(tables, request.as_of):
             batch = next(batches, None)
         if batch is None:
             return
@@ -302,17 +268,6 @@ def _located(tables: Tables, as_of: date) -> Iterator[None]:
 
 
 # ---- pure functions of a chunk ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Readable:
-    """A chunk with the types that the program reads."""
-
-    table: str
-    locale: Locale
-
-    def __call__(self, chunk: pa.Table) -> pa.Table:
-        return readable(self.table, chunk, locale=self.locale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,9 +334,7 @@ def _sampled(chunk: pa.Table) -> _IdSample:
     return chunk.num_rows, keys[smallest], ids.take(pa.array(smallest)).to_pylist()
 
 
-def _smaller_sample(
-    one: tuple[int, Keys, list[Any]], other: tuple[int, Keys, list[Any]]
-) -> tuple[int, Keys, list[Any]]:
+def _smaller_sample(one: _IdSample, other: _IdSample) -> _IdSample:
     keys, ids = np.concatenate((one[1], other[1])), np.array([*one[2], *other[2]], object)
     smallest = np.argsort(keys, kind="stable")[:_SAMPLE]
     return one[0] + other[0], keys[smallest], ids[smallest].tolist()
@@ -406,39 +359,24 @@ def _keyed(rows: pa.Table, column: str, buckets: int) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class BucketRows:
-    """A chunk's rows as the program reads them, with the bucket of their customer; refunds with that of their order.
+    """A chunk's rows as the program reads them, each with the bucket that it goes to.
 
     A row that breaks a rule of its table is a TableError.
     """
 
     sources: Sources
     table: str
+    query: str
+    """Over the chunk as `raw_<table>`."""
     ranges: IdRanges
+    met_by: str | None = None
+    """The column by whose hash rows meet the orders that name them; None: they go to the bucket of their customer."""
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
-        rows = _selected(self.sources, self.table, chunk, self.sources.checked_rows(self.table))
-        if self.table == "returns":
-            return _keyed(rows, "order_key", self.ranges.count)
+        rows = _selected(self.sources, self.table, chunk, self.query)
+        if self.met_by is not None:
+            return _keyed(rows, self.met_by, self.ranges.count)
         return rows.append_column(_BUCKET, self.ranges.number(rows["customer_key"]))
-
-    def schema(self, chunk: pa.Schema) -> pa.Schema:
-        """Of the result."""
-        return self(chunk.empty_table()).schema
-
-
-@dataclass(frozen=True, slots=True)
-class CodeDepths:
-    """A chunk of codes: the depth of each, with the bucket where it meets the orders that name it."""
-
-    sources: Sources
-    buckets: int
-
-    def __call__(self, chunk: pa.Table) -> pa.Table:
-        return _keyed(_selected(self.sources, "codes", chunk, self.sources.code_depths()), "code_key", self.buckets)
-
-    def schema(self, chunk: pa.Schema) -> pa.Schema:
-        """Of the result."""
-        return self(chunk.empty_table()).schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,27 +400,21 @@ class Links:
 # ---- pure functions of a bucket --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RelatedRows:
+def related_rows(tables: Mapping[str, pa.Table]) -> pa.Table:
     """The rows of a table, each once for every bucket of customers whom it concerns."""
-
-    def __call__(self, tables: Mapping[str, pa.Table]) -> pa.Table:
-        rows = tables["rows"]
-        places, homes = _meetings(rows, tables["links"])
-        return rows.drop_columns([_KEY.name]).take(places).append_column(_BUCKET, homes)
+    rows = tables["rows"]
+    places, homes = _meetings(rows, tables["links"])
+    return rows.drop_columns([_KEY.name]).take(places).append_column(_BUCKET, homes)
 
 
-@dataclass(frozen=True, slots=True)
-class UsedCodes:
+def used_codes(tables: Mapping[str, pa.Table]) -> pa.Table:
     """One row per code and bucket of customers whose orders name it, with the largest depth that the code has."""
-
-    def __call__(self, tables: Mapping[str, pa.Table]) -> pa.Table:
-        rows, links = tables["rows"], tables["links"]
-        named = rows.filter(pc.is_in(rows[_KEY.name], value_set=links[_KEY.name].combine_chunks()))
-        depths = named.group_by(["code_key", _KEY.name], use_threads=False).aggregate([("depth_bp", "max")])
-        depths = depths.rename_columns(["code_key", _KEY.name, "depth_bp"])
-        places, homes = _meetings(depths, links)
-        return depths.select(["code_key", "depth_bp"]).take(places).append_column(_BUCKET, homes)
+    rows, links = tables["rows"], tables["links"]
+    named = rows.filter(pc.is_in(rows[_KEY.name], value_set=links[_KEY.name].combine_chunks()))
+    depths = named.group_by(["code_key", _KEY.name], use_threads=False).aggregate([("depth_bp", "max")])
+    depths = depths.rename_columns(["code_key", _KEY.name, "depth_bp"])
+    places, homes = _meetings(depths, links)
+    return depths.select(["code_key", "depth_bp"]).take(places).append_column(_BUCKET, homes)
 
 
 def _meetings(rows: pa.Table, links: pa.Table) -> tuple[pa.Array, pa.Array]:
@@ -522,12 +454,8 @@ class BucketFeatures:
 
     def schema(self, tables: Mapping[str, pa.Schema]) -> pa.Schema:
         """Of the result, with metadata. tables: the schemas of what it reads."""
-        nobody = {name: _without_bucket(schema).empty_table() for name, schema in tables.items()}
+        nobody = {name: schema.empty_table().drop_columns([_BUCKET.name]) for name, schema in tables.items()}
         return self(nobody).schema.with_metadata(metadata_of(self.features, self.sources.as_of))
-
-
-def _without_bucket(schema: pa.Schema) -> pa.Schema:
-    return schema.remove(schema.get_field_index(_BUCKET.name))
 
 
 # ---- customers to train on, where a shop has very many ---------------------------------------------------------------
@@ -538,12 +466,13 @@ def sampled_batches(
     engine: TableEngine, tables: Tables, *, as_of: date, features: Sequence[Feature], most: int
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """As `batches_by`, of about `most` customers; the schema carries the snapshot of all of them."""
-    with feature_chunks(engine, tables, as_of=as_of, features=features) as (schema, chunks), chunks.kept() as kept:
+    request = FeatureRequest(as_of=as_of, features=features)
+    with feature_chunks(engine, tables, request) as (schema, chunks), chunks.kept() as kept:
         with _located(tables, as_of):
             counted = kept.fold(Counted.of, Counted.__add__)
         sample = CustomerSample(counted.customers, most)
         whole = sample.named(with_snapshot(schema, counted.snapshot))
-        yield whole, _in_order(engine, kept.transform(sample, kept.schema), whole, tables, as_of)
+        yield whole, _in_order(engine, kept.transform(sample, kept.schema), whole, tables, request)
 
 
 @dataclass(frozen=True, slots=True)

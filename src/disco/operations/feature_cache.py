@@ -13,7 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from disco.features import FEATURES, Feature, schema_hash
-from disco.features.builder import missing_tables
+from disco.features.builder import FeatureRequest, missing_tables
 from disco.features.files import FeatureFile, stream_features
 from disco.features.on_engine import BUCKET_CUSTOMERS, batches_by
 from disco.records.content import NAME_LENGTH, bytes_hash, content_hash
@@ -122,17 +122,15 @@ class FeatureCache:
                 folder = stack.enter_context(temporary_folder("features"))
             private_folder(folder)
             unfinished = stack.enter_context(written_whole(folder / name, name=lambda: name))
-            with batches_by(
-                self.engine,
-                tables,
+            request = FeatureRequest(
                 as_of=day,
                 features=features,
                 threads=self.threads,
                 memory_limit=self.memory_limit,
-                bucket_customers=self.bucket_customers,
                 check=lambda rows: require_space((*self._space(rows, features), *then)),
                 report=report,
-            ) as (schema, batches):
+            )
+            with batches_by(self.engine, tables, request, bucket_customers=self.bucket_customers) as (schema, batches):
                 stream_features(unfinished, schema, batches)
             tell(report, 0, None, "hashing features")
             built = FeatureFile.open(unfinished)

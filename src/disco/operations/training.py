@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 from disco.belief import BasketModel
 from disco.evaluation.accuracy import Accuracy, accuracy
 from disco.features import ContextNetwork, Feature, files
-from disco.features.builder import missing_tables
+from disco.features.builder import FeatureRequest, missing_tables
 from disco.features.catalogue import choose
 from disco.features.files import TABLES_KEY, built_as_of, built_features, built_from, read_schema, write_batches
 from disco.features.network import WITH_ENGAGEMENT
@@ -107,14 +107,9 @@ def write_features(
     engine: computes them bucket by bucket where there are many customers; None: one program does, with these threads
     and this limit of memory. The file has the same bytes.
     """
-    with (
-        open_tables(place) as source,
-        batches_by(engine, source, as_of=as_of, features=features, threads=threads, memory_limit=memory_limit) as (
-            schema,
-            batches,
-        ),
-    ):
-        notes = missing_tables(choose(features), source.names())
+    request = FeatureRequest(as_of=as_of, features=features, threads=threads, memory_limit=memory_limit)
+    with open_tables(place) as source, batches_by(engine, source, request) as (schema, batches):
+        notes = missing_tables(request.chosen, source.names())
         if "://" not in place:  # a URL may hold a password
             schema = schema.with_metadata({**schema.metadata, TABLES_KEY: str(Path(place).resolve()).encode()})
         rows = files.write_features(out, schema, _somebody((batch.cast(schema) for batch in batches), place, as_of))
