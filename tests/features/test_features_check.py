@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from disco.features import ContextNetwork, check_context
-from disco.features.builder import SCHEMA_KEY
+from disco.features.catalogue import SCHEMA_KEY
 from disco.records.diagnosis import CheckUp, Outcome
 
 ROWS = 3000

@@ -122,11 +122,11 @@ def test_weights_are_averaged_over_the_steps_and_the_steps_go_on_from_their_own(
 
 def test_a_part_that_is_not_finite_is_refused():
     right = {name: np.ones(3) for name in ("weights", "level", "slope", "engagement")}
-    training._finite(training.Trained(**right, validation_losses=(1.0,), validation_log_losses=()))
+    training.Trained(**right, validation_losses=(1.0,), validation_log_losses=())
     for name in right:
         wrong = {**right, name: np.array([1.0, np.nan, 1.0])}
         with pytest.raises(InputError, match="not finite"):
-            training._finite(training.Trained(**wrong, validation_losses=(1.0,), validation_log_losses=()))
+            training.Trained(**wrong, validation_losses=(1.0,), validation_log_losses=())
 
 
 def test_without_codes_it_warns_and_gives_the_network_of_level_and_slope():

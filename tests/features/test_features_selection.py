@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from disco.features import FEATURES, ContextNetwork, Feature, build_features, schema_hash, training_set
-from disco.features.catalogue import from_text, read_selection, select, to_text
-from disco.features.files import built_features
+from disco.features.catalogue import FEATURES_KEY, from_text, read_selection, select, to_text, written_in
 from disco.records.errors import FileFormatError, InputError
 
 OWN = {
@@ -36,14 +35,14 @@ def test_what_is_dropped_and_added_is_what_is_built(tables):
     assert np.isnan(ratio[items == 0]).all()  # 0 / 0: unknown, not infinite
     assert (items == 0).any()
     assert schema_hash(chosen) != schema_hash(FEATURES)
-    assert built_features(table.schema) == chosen
+    assert from_text(written_in(table.schema, FEATURES_KEY)) == chosen
 
 
 def test_nothing_chosen_is_the_catalogue(tables):
     assert read_selection(None, where="x") == select() == FEATURES
     assert to_text(FEATURES) == ""
     assert from_text("") == FEATURES
-    assert built_features(build_features(tables, as_of=START).schema) == FEATURES
+    assert from_text(written_in(build_features(tables, as_of=START).schema, FEATURES_KEY)) == FEATURES
 
 
 def test_the_text_brings_the_features_back():

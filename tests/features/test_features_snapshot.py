@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from disco.features import ContextNetwork, Snapshot, build_features
 from disco.features.files import write_features
 from disco.features.kernel import INPUT_LIMIT
-from disco.features.snapshot import UNITS, counted, moved_beyond_reason, shift_of, snapshot_of, with_snapshot
+from disco.features.snapshot import UNITS, counted, moved_beyond_reason, snapshot_of, with_snapshot
 from disco.features.training import last_layer
 from disco.records.errors import FileFormatError, SchemaMismatchError
 
@@ -90,12 +91,14 @@ def test_snapshots_of_other_features_are_not_added():
         Snapshot.of(customers(5), NAMES) + Snapshot.of(customers(5), ("a", "b", "c"))
 
 
-def test_the_shift_is_damped_for_small_shops_and_nothing_below_a_hundred_customers():
+def test_the_shift_is_damped_for_small_shops_and_nothing_below_a_hundred_customers(network):
     unit, spread = np.array([0.5, 0.02, 1.3]), np.array([1.0, 2.0, 0.0])
-    trained = np.array([1.0, 2.0, np.nan])
+    fitted = network.embedding_
+    scaling = replace(fitted.scaling, unit=unit, spread=spread)
+    embedding = replace(fitted, scaling=scaling, trained_means=np.array([1.0, 2.0, np.nan]))
     for rows in (99, 100, 1000):
         X = np.tile([[1.0, 50.0, 1.0]], (rows, 1))
-        shift = shift_of(Snapshot.of(X, NAMES), names=NAMES, unit=unit, spread=spread, trained=trained)
+        shift = embedding.shift(Snapshot.of(X, NAMES))
         undamped = np.array([1.0 - np.log1p(0.5), (2.0 - np.log1p(1.0)) * 2.0, 0.0])
         weight = 0.0 if rows < 100 else rows / (rows + 100)
         assert shift == pytest.approx(undamped * weight, abs=0.01)

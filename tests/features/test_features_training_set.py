@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from disco.features import build_features, training_set
-from disco.features.training_set import months_later, training_batches
+from disco.features.builder import FeatureRequest
+from disco.features.training_set import months_later, opened_training
 from disco.records.errors import InputError, SchemaMismatchError
 
 START, END = dt.date(2026, 1, 1), dt.date(2026, 4, 1)
@@ -55,10 +56,9 @@ def test_features_built_before_give_the_same_rows_and_others_are_refused(tables,
     fresh = training_set(memory_tables(tables), window_start=START, window_end=END)
 
     def with_built(built):
-        with training_batches(memory_tables(tables), window_start=START, window_end=END, built=built) as (
-            schema,
-            batches,
-        ):
+        request = FeatureRequest(as_of=START)
+        with opened_training(memory_tables(tables), request, window_end=END, built=built) as training:
+            schema, batches = training.orders()
             return pa.Table.from_batches(batches, schema)
 
     again = with_built(build_features(memory_tables(tables), as_of=START))

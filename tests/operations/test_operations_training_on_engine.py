@@ -10,10 +10,10 @@ import pytest
 from disco.adapters.engines import LocalEngine
 from disco.adapters.tables import open_tables
 from disco.features import ContextNetwork
-from disco.features.builder import build_features
+from disco.features.builder import FeatureRequest, build_features
 from disco.features.catalogue import FEATURES
 from disco.features.on_engine import CustomerSample
-from disco.features.training_set import training_batches
+from disco.features.training_set import opened_training
 from disco.operations.training import train_context
 from disco.records.identity import customer_keys
 from disco.retailer.settings import RetailerSettings
@@ -52,10 +52,11 @@ def test_an_engine_changes_no_byte_of_the_network(data: Path, tmp_path: Path, as
 
 
 def test_those_with_the_smallest_hashes_are_trained_on(data: Path) -> None:
+    request = FeatureRequest(as_of=date(2025, 3, 1))
+
     def ids(most: int) -> set[int]:
-        with training_batches(
-            open_tables(data), window_start=date(2025, 3, 1), window_end=date(2025, 6, 1), most_customers=most
-        ) as (schema, batches):
+        with opened_training(open_tables(data), request, window_end=date(2025, 6, 1), most_customers=most) as training:
+            schema, batches = training.orders()
             return set(pa.Table.from_batches(batches, schema)["customer_id"].to_pylist())
 
     everybody = ids(10_000)

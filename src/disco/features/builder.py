@@ -19,14 +19,12 @@ import pyarrow as pa
 
 from disco.features.catalogue import (
     FEATURES,
-    FEATURES_KEY,
     MEASURES,
     TABLES,
     Feature,
     Measure,
     choose,
-    schema_hash,
-    to_text,
+    metadata_of,
 )
 from disco.features.snapshot import SnapshotCounter, with_snapshot
 from disco.features.sources import REFUSED, Sources
@@ -43,8 +41,6 @@ class MissingTableWarning(UserWarning):
 
 
 _BATCH_ROWS = 65_536
-SCHEMA_KEY = b"disco.schema"  # metadata of a feature table: which catalogue its columns come from
-AS_OF_KEY = b"disco.as_of"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +100,7 @@ def feature_batches(tables: Tables, request: FeatureRequest) -> Iterator[tuple[p
     chosen = request.chosen
     request.tell("opening the tables")
     with connected(tables, threads=request.threads, memory_limit=request.memory_limit) as (connection, present):
-        require_customers(present)
+        require_tables(present, "customers")
         with reading(tables):
             request.tell("checking the tables", of=1)
             if request.check is not None:
@@ -118,24 +114,17 @@ def feature_batches(tables: Tables, request: FeatureRequest) -> Iterator[tuple[p
         yield schema, each_once(reader, schema, tables)
 
 
-def require_customers(present: Sequence[str]) -> None:
-    """Refuse tables without one of customers: they have a row of features each."""
-    if "customers" not in present:
-        raise InputError("tables", found=", ".join(present) or "none", expected="a table customers")
-
-
-def metadata_of(features: Sequence[Feature], as_of: date) -> dict[bytes, bytes]:
-    """What a table of features says about itself."""
-    own = to_text(features)
-    said = {SCHEMA_KEY: schema_hash(features).encode(), AS_OF_KEY: as_of.isoformat().encode()}
-    return said | ({FEATURES_KEY: own.encode()} if own else {})
+def require_tables(present: Sequence[str], *needed: str) -> None:
+    """Refuse a shop without a table that nothing can be computed without."""
+    for name in needed:
+        if name not in present:
+            raise InputError("tables", found=", ".join(present) or "none", expected=f"a table {name}")
 
 
 def day_after_last_order(tables: Tables) -> date:
     """The first as-of date that sees every order."""
     with connected(tables, threads=1, memory_limit=None) as (connection, present):
-        if "orders" not in present:
-            raise InputError("tables", found=", ".join(present) or "none", expected="a table orders")
+        require_tables(present, "orders")
         with reading(tables):
             Sources.describe(connection, ("orders",), date.max, locale_of(tables)).check(connection)
             ((last,),) = connection.sql("SELECT max(CAST(ordered_at AS DATE)) FROM raw_orders").fetchall()
@@ -211,7 +200,8 @@ def _new_duckdb(threads: int, memory_limit: str | None, time_zone: str, spill: s
 
 @contextmanager
 def reading(tables: Tables) -> Iterator[None]:
-    """What DuckDB refuses becomes an InputError: rows that break a rule of their table, formulas that are no SQL."""
+    """What DuckDB refuses becomes an InputError: formulas that are no SQL, and rows that break a rule of their table,
+    which a TableError names."""
     import duckdb
 
     try:
@@ -226,16 +216,11 @@ def reading(tables: Tables) -> Iterator[None]:
             raise InputError(said, fix="Check the tables, and the space left for temporary files.") from error
         if said.startswith(REFUSED):
             name = said.removeprefix(REFUSED)
-            refuse_rows(tables, name)
+            problems = validate([_source(tables, name)], as_of=None, relations=False)
+            problems.raise_if_any(f"table {name} cannot be used:")
         formula = isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException)
         fix = "Check the formulas of your own features." if formula else "`disco validate` shows the rows."
         raise InputError(said, fix=fix) from error
-
-
-def refuse_rows(tables: Tables, name: str) -> None:
-    """TableError with the rows of a table that break a rule."""
-    found = validate([_source(tables, name)], as_of=None, relations=False)
-    found.raise_if_any(f"table {name} cannot be used:")
 
 
 def _source(tables: Tables, name: str) -> Source:

@@ -17,11 +17,15 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from datetime import date
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from disco.records.errors import FileFormatError, InputError
 from disco.records.grid import GRID
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 GROUPS = ("purchases", "returns", "codes", "site")
 HISTORY_FEATURE = "orders_365d"  # 0 or missing: no purchase in the year
@@ -37,7 +41,6 @@ _TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*|\d+(?:\.\d*)?(?:e[+-]?\d+)?|[-+
 # what a formula may say besides measures and numbers: it sees one customer's row and nothing else
 _CASES = ("case", "when", "then", "else", "end", "and", "or", "not", "is", "null")
 _FUNCTIONS = ("nullif", "coalesce", "greatest", "least", "sqrt", "ln", "exp", "abs", "sign", "floor", "power")
-FEATURES_KEY = b"disco.features"  # metadata of a feature table that is not made from the whole catalogue alone
 YEAR_DAYS = 365
 WINDOWS_DAYS = (YEAR_DAYS, 90, 30, 7)
 LOG_GRID = int(GRID)  # ln money is rounded to 2⁻¹⁶ before it is summed
@@ -98,11 +101,8 @@ def _order_measures() -> Iterator[Measure]:
     yield one("weekend_orders", "count(*) FILTER (WHERE weekend)")
     yield one("evening_orders", "count(*) FILTER (WHERE evening)")
     yield one("returned_orders", "count(*) FILTER (WHERE returned_minor > 0)", also="returns")
-    yield one(
-        "fully_returned_orders",
-        "count(*) FILTER (WHERE returned_minor > 0 AND returned_minor >= paid_minor)",
-        also="returns",
-    )
+    fully = "count(*) FILTER (WHERE returned_minor > 0 AND returned_minor >= paid_minor)"
+    yield one("fully_returned_orders", fully, also="returns")
     yield one("order_returned", "sum(returned_minor)", also="returns")
     yield one("coded_orders", "count(*) FILTER (WHERE coded)")
     yield one("coded_full", "sum(full_minor) FILTER (WHERE coded)")
@@ -234,11 +234,17 @@ def _money(measure: str) -> str:
     return f"{measure} / 100"
 
 
+def _by_days(
+    name: str, formula: str, meaning: str, unit: str, windows: tuple[int, ...]
+) -> Iterable[tuple[str, str, str, str]]:
+    """One feature per window; {} stands for its days."""
+    for days in windows:
+        yield f"{name}_{days}d", formula.format(days), meaning.format(days), unit
+
+
 def _purchases() -> Iterable[tuple[str, str, str, str]]:
-    for days in (365, 90, 30, 7):
-        yield f"orders_{days}d", f"orders_{days}", f"orders in the last {days} days", "orders"
-    for days in (365, 90, 30):
-        yield f"spend_{days}d", _money(f"full_{days}"), f"full price of all orders, last {days} days", "money"
+    yield from _by_days("orders", "orders_{}", "orders in the last {} days", "orders", (365, 90, 30, 7))
+    yield from _by_days("spend", _money("full_{}"), "full price of all orders, last {} days", "money", (365, 90, 30))
     yield "paid_365d", _money("paid_365"), "paid for all orders", "money"
     yield "basket_mean_365d", _per("full_365", "orders_365", 100), "mean full price of an order", "money"
     yield "basket_mean_90d", _per("full_90", "orders_90", 100), "mean full price of an order, last 90 days", "money"
@@ -265,19 +271,13 @@ def _purchases() -> Iterable[tuple[str, str, str, str]]:
 
 
 def _returns() -> Iterable[tuple[str, str, str, str]]:
-    for days in (365, 90, 30):
-        yield f"returns_{days}d", f"returns_{days}", f"returns in the last {days} days", "returns"
-    for days in (365, 90):
-        yield f"returned_value_{days}d", _money(f"returned_{days}"), f"value returned, last {days} days", "money"
+    yield from _by_days("returns", "returns_{}", "returns in the last {} days", "returns", (365, 90, 30))
+    yield from _by_days("returned_value", _money("returned_{}"), "value returned, last {} days", "money", (365, 90))
     yield "returned_value_mean_365d", _per("returned_365", "returns_365", 100), "mean value of a return", "money"
     yield "returned_value_max_365d", _money("returned_max"), "largest return", "money"
     yield "returned_order_share_365d", _per("returned_orders", "orders_365"), "share of orders with a return", "share"
-    yield (
-        "returned_value_share_365d",
-        _per("order_returned", "paid_365"),
-        "share of what was paid that came back",
-        "share",
-    )
+    back = _per("order_returned", "paid_365")
+    yield "returned_value_share_365d", back, "share of what was paid that came back", "share"
     full = _per("fully_returned_orders", "orders_365")
     yield "fully_returned_share_365d", full, "share of orders returned completely", "share"
     yield "days_since_last_return", "last_return_age", "days since the last return (366: none within the year)", "days"
@@ -287,10 +287,8 @@ def _returns() -> Iterable[tuple[str, str, str, str]]:
 
 
 def _codes() -> Iterable[tuple[str, str, str, str]]:
-    for days in (365, 90, 30, 7):
-        yield f"codes_received_{days}d", f"codes_{days}", f"codes received in the last {days} days", "codes"
-    for days in (365, 90, 30):
-        yield f"codes_redeemed_{days}d", f"redeemed_{days}", f"codes redeemed in the last {days} days", "codes"
+    yield from _by_days("codes_received", "codes_{}", "codes received in the last {} days", "codes", (365, 90, 30, 7))
+    yield from _by_days("codes_redeemed", "redeemed_{}", "codes redeemed in the last {} days", "codes", (365, 90, 30))
     yield "redemption_rate_365d", _per("redeemed_365", "codes_365"), "share of received codes redeemed", "share"
     yield "depth_received_mean_365d", _per("received_depth", "codes_365", 10000), "mean depth received", "depth"
     yield "depth_redeemed_mean_365d", _per("redeemed_depth", "redeemed_365", 10000), "mean depth redeemed", "depth"
@@ -301,12 +299,8 @@ def _codes() -> Iterable[tuple[str, str, str, str]]:
     yield "redemption_delay_mean_days", _per("redemption_delay", "redeemed_365"), "mean days from code to order", "days"
     yield "coded_order_share_365d", _per("coded_orders", "orders_365"), "share of orders with a code", "share"
     yield "markdown_365d", "(full_365 - paid_365) / 100", "full price less paid, all orders", "money"
-    yield (
-        "coded_basket_mean_365d",
-        _per("coded_full", "coded_orders", 100),
-        "mean full price of orders with a code",
-        "money",
-    )
+    coded = _per("coded_full", "coded_orders", 100)
+    yield "coded_basket_mean_365d", coded, "mean full price of orders with a code", "money"
     uncoded = _per("(full_365 - coded_full)", "(orders_365 - coded_orders)", 100)
     yield "uncoded_basket_mean_365d", uncoded, "mean full price of orders without a code", "money"
     plain = "(log_sum - coded_log_sum) / nullif(logged - coded_logged, 0)"
@@ -315,21 +309,14 @@ def _codes() -> Iterable[tuple[str, str, str, str]]:
     cross = "(depth_log_cross - depth_sum * depth_log_sum / nullif(depth_logged, 0))"
     spread = "(depth_square - depth_sum * depth_sum / nullif(depth_logged, 0))"
     slope = f"{cross} / ({spread} + {_DAMPING * 1e8:.0f}) * {10000 / LOG_GRID!r}"
-    yield (
-        "basket_depth_slope_365d",
-        slope,
-        "slope of ln full price over depth in the orders, damped",
-        "ln money per depth",
-    )
+    meaning = "slope of ln full price over depth in the orders, damped"
+    yield "basket_depth_slope_365d", slope, meaning, "ln money per depth"
 
 
 def _site() -> Iterable[tuple[str, str, str, str]]:
-    for days in (365, 90, 30, 7):
-        yield f"visits_{days}d", f"visits_{days}", f"visits in the last {days} days", "visits"
-    for days in (365, 30):
-        yield f"views_{days}d", f"views_{days}", f"product views, last {days} days", "views"
-    for days in (365, 30):
-        yield f"add_to_bag_{days}d", f"bagged_{days}", f"items put into the bag, last {days} days", "items"
+    yield from _by_days("visits", "visits_{}", "visits in the last {} days", "visits", (365, 90, 30, 7))
+    yield from _by_days("views", "views_{}", "product views, last {} days", "views", (365, 30))
+    yield from _by_days("add_to_bag", "bagged_{}", "items put into the bag, last {} days", "items", (365, 30))
     yield "saves_365d", "saves", "items saved for later", "items"
     yield "checkouts_365d", "checkouts", "checkouts begun", "checkouts"
     yield "site_days_365d", "site_days", "days with a visit", "days"
@@ -380,6 +367,38 @@ def schema_hash(features: Sequence[Feature]) -> str:
         for f in sorted(features, key=lambda f: f.name)
     )
     return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+# ---- what a table of features says about itself, in its metadata -----------------------------------------------------
+
+SCHEMA_KEY = b"disco.schema"  # which catalogue its columns come from
+AS_OF_KEY = b"disco.as_of"  # the day before which its rows are dated
+FEATURES_KEY = b"disco.features"  # definitions, where it is not made from the whole catalogue alone
+TABLES_KEY = b"disco.tables"  # the folder the rows were computed from
+SAMPLED_KEY = b"disco.sampled"  # how many customers there were before some were taken
+
+
+def metadata_of(features: Sequence[Feature], as_of: date) -> dict[bytes, bytes]:
+    """The metadata of a table with these features."""
+    own = to_text(features)
+    written = {SCHEMA_KEY: schema_hash(features).encode(), AS_OF_KEY: as_of.isoformat().encode()}
+    return written | ({FEATURES_KEY: own.encode()} if own else {})
+
+
+def written_in(schema: "pa.Schema", key: bytes) -> str:
+    """What a table says under a key; empty where it does not."""
+    metadata: Mapping[bytes, bytes] = schema.metadata or {}
+    return metadata.get(key, b"").decode()
+
+
+def with_written(schema: "pa.Schema", key: bytes, text: str) -> "pa.Schema":
+    """The schema of a table that also says this."""
+    return schema.with_metadata({**(schema.metadata or {}), key: text.encode()})
+
+
+def feature_names_of(schema: "pa.Schema") -> tuple[str, ...]:
+    """The columns of a table that are features: all but ids, targets and what else training rows have."""
+    return tuple(name for name in schema.names if name not in NOT_FEATURES)
 
 
 # ---- the features of a shop ------------------------------------------------------------------------------------------

@@ -65,33 +65,29 @@ def check_context(network: "ContextNetwork", features: pa.Table) -> CheckUp:
     Nothing is raised for what is wrong with the features: every problem is a diagnosis, and `.failed` says whether
     there is one that decisions should not be built on.
     """
-    embedding = network.embedding_
+    return CheckUp(tuple(_diagnoses(network.embedding_, features)))
+
+
+def _diagnoses(embedding: Embedding, features: pa.Table) -> Iterator[Diagnosis]:
+    yield _dead(embedding)
+    yield _schema(embedding, features)
     unusable = tuple(_unusable_columns(embedding, features))
-    found: list[Diagnosis] = [*_dead(embedding), *_schema(embedding, features), *unusable]
+    yield from unusable
     if unusable:
-        found.append(
-            say(
-                "drift, range and context",
-                Outcome.SKIPPED,
-                "",
-                "columns that cannot be used",
-                "every column the network was trained on",
-            )
-        )
-        return CheckUp(tuple(found))
+        needed = "every column the network was trained on"
+        yield say("drift, range and context", Outcome.SKIPPED, "", "columns that cannot be used", needed)
+        return
     try:
         matrix = table_matrix(features, embedding.feature_names)
     except InputError as error:
-        found.append(
-            say("columns", Outcome.FAILED, error.what, str(error.found), str(error.expected), "Correct the value.")
-        )
-        return CheckUp(tuple(found))
+        found, expected = str(error.found), str(error.expected)
+        yield say("columns", Outcome.FAILED, error.what, found, expected, "Correct the value.")
+        return
     rows = matrix[known_rows(matrix, embedding.feature_names)]
     if HISTORY_FEATURE in embedding.feature_names:
-        found.extend(_history(len(rows), len(matrix)))
+        yield _history(len(rows), len(matrix))
     if len(rows):
-        found.extend(check_rows(embedding, rows, shift=embedding.shift(snapshot_of(features.schema))))
-    return CheckUp(tuple(found))
+        yield from check_rows(embedding, rows, shift=embedding.shift(snapshot_of(features.schema)))
 
 
 def _unusable_columns(embedding: Embedding, features: pa.Table) -> Iterator[Diagnosis]:
@@ -100,57 +96,38 @@ def _unusable_columns(embedding: Embedding, features: pa.Table) -> Iterator[Diag
         if times != 1:
             close = near_column(name, features, embedding.feature_names)
             fix = f"Is it the column {close}?" if close and not times else "Build the features with the same catalogue."
-            yield say(
-                "columns",
-                Outcome.FAILED,
-                name,
-                f"it {times} times" if times else "no such column",
-                "the column once",
-                fix,
-            )
-        elif not is_numeric(features.schema.field(name).type):
-            kind = features.schema.field(name).type
-            yield say(
-                "columns", Outcome.FAILED, name, f"the type {kind}", "numbers", "Convert the column back to numbers."
-            )
+            found = f"it {times} times" if times else "no such column"
+            yield say("columns", Outcome.FAILED, name, found, "the column once", fix)
+        elif not is_numeric(kind := features.schema.field(name).type):
+            fix = "Convert the column back to numbers."
+            yield say("columns", Outcome.FAILED, name, f"the type {kind}", "numbers", fix)
 
 
-def _schema(embedding: Embedding, features: pa.Table) -> Iterator[Diagnosis]:
+def _schema(embedding: Embedding, features: pa.Table) -> Diagnosis:
     here, trained = schema_of(features), embedding.schema
     if not here or not trained:
-        yield say("schema", Outcome.SKIPPED, "", "a table or a network without a schema hash", "the same hash on both")
-    elif here != trained:
-        fix = "Build the features with the catalogue of the training, or train the network again."
-        yield say("schema", Outcome.FAILED, "", f"features of schema {here}", f"schema {trained}", fix)
-    else:
-        yield say("schema", Outcome.OK, "", f"schema {here}", "the network's")
+        return say("schema", Outcome.SKIPPED, "", "a table or a network without a schema hash", "the same hash on both")
+    if here == trained:
+        return say("schema", Outcome.OK, "", f"schema {here}", "the network's")
+    fix = "Build the features with the catalogue of the training, or train the network again."
+    return say("schema", Outcome.FAILED, "", f"features of schema {here}", f"schema {trained}", fix)
 
 
-def _dead(embedding: Embedding) -> Iterator[Diagnosis]:
-    dead, share = dead_units(embedding), len(dead_units(embedding)) / embedding.dimensions
+def _dead(embedding: Embedding) -> Diagnosis:
+    dead, units = dead_units(embedding), embedding.dimensions
+    share = len(dead) / units
     outcome = Outcome.OK if not dead else Outcome.WATCH if share < MOST_DEAD else Outcome.FAILED
-    yield Diagnosis(
-        check="dead units",
-        where=", ".join(f"unit {unit + 1}" for unit in dead),
-        outcome=outcome,
-        found=f"{len(dead)} of {embedding.dimensions} context units constant in training",
-        expected="none",
-        fix="Train again with a larger `leak`, another seed or fewer dimensions." if dead else "",
-        figure=share,
-    )
+    where, found = ", ".join(f"unit {unit + 1}" for unit in dead), f"{len(dead)} of {units} context units"
+    fix = "Train again with a larger `leak`, another seed or fewer dimensions."
+    return say("dead units", outcome, where, f"{found} constant in training", "none", fix, share)
 
 
-def _history(known: int, rows: int) -> Iterator[Diagnosis]:
+def _history(known: int, rows: int) -> Diagnosis:
     share = known / rows if rows else 0.0
-    yield Diagnosis(
-        check="history",
-        where=HISTORY_FEATURE,
-        outcome=Outcome.OK if share >= 0.5 else Outcome.WATCH if known else Outcome.FAILED,
-        found=f"{known:,} of {rows:,} customers with a purchase in the year",
-        expected="at least half of them",
-        fix="" if share >= 0.5 else "The others all get the population's context; is the table of orders complete?",
-        figure=share,
-    )
+    outcome = Outcome.OK if share >= 0.5 else Outcome.WATCH if known else Outcome.FAILED
+    found = f"{known:,} of {rows:,} customers with a purchase in the year"
+    fix = "The others all get the population's context; is the table of orders complete?"
+    return say("history", outcome, HISTORY_FEATURE, found, "at least half of them", fix, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,14 +225,11 @@ def _linked(look: _Look) -> Iterator[Diagnosis]:
             outcome = Outcome.OK if link >= LINK_WATCH else Outcome.WATCH if link >= LINK_ALARM else Outcome.FAILED
             said = f"a rank correlation of {link:.2f} between {one} and {other}"
             expected = f"at least {LINK_WATCH:g}; below {LINK_ALARM:g} fails"
-            yield say("ids", outcome, tables, said, expected, "" if outcome is Outcome.OK else fix, link)
+            yield say("ids", outcome, tables, said, expected, fix, link)
     if {"days_since_first_order", "tenure_days"} <= set(look.embedding.feature_names):
         early = float(np.mean(look.column("days_since_first_order") > look.column("tenure_days")))
-        outcome = _EARLY.outcome(early)
         said = f"{early:.2%} of the customers have an order from before they joined"
-        yield say(
-            "ids", outcome, "orders and customers", said, _EARLY.words, "" if outcome is Outcome.OK else fix, early
-        )
+        yield say("ids", _EARLY.outcome(early), "orders and customers", said, _EARLY.words, fix, early)
 
 
 def _constant(look: _Look) -> Iterator[Diagnosis]:
@@ -343,22 +317,17 @@ def _graded(
         if outcome is not Outcome.OK and (excuse := excused.get(where)) is not None:
             outcome, expected = Outcome.WATCH, f"below {limits.watch:g}; {excuse.reason}, so it never fails"
             advice = excuse.fix or fix
-        yield Diagnosis(
-            check=check,
-            where=where,
-            outcome=outcome,
-            found=words(figure),
-            expected=expected,
-            fix="" if outcome is Outcome.OK else advice,
-            figure=float(figure),
-        )
+        yield say(check, outcome, where, words(figure), expected, advice, float(figure))
 
 
 def say(
     check: str, outcome: Outcome, where: str, found: str, expected: str, fix: str = "", figure: float | None = None
 ) -> Diagnosis:
-    """A diagnosis, written short."""
-    return Diagnosis(check=check, where=where, outcome=outcome, found=found, expected=expected, fix=fix, figure=figure)
+    """A diagnosis, written short; where all is well there is nothing to fix."""
+    advice = "" if outcome is Outcome.OK else fix
+    return Diagnosis(
+        check=check, where=where, outcome=outcome, found=found, expected=expected, fix=advice, figure=figure
+    )
 
 
 # ---- figures: pure functions of an `Embedding` and arrays -----------------------------------------------------------

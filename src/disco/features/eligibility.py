@@ -8,13 +8,16 @@ It is handed in as a function (`Evaluate`); `rows_where` is what it runs.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from disco.records.errors import InputError
+import pyarrow as pa
+import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from disco.features.builder import opened_duckdb
+from disco.records.errors import InputError, TableError
+from disco.records.suggestions import did_you_mean
+from disco.records.validation import check_column, with_columns
+from disco.records.validation.checker import is_rare
 
 CONDITION_CPU_SECONDS = 20
 """Of processor time. A condition on ten million customers takes a few seconds."""
@@ -38,9 +41,9 @@ class Question:
     """Name in the answer → column that follows customer_id, as text."""
     time_zone: str
     """Of the condition's days and times."""
-    most_seconds: float
-    most_cpu_seconds: int
-    most_bytes: int
+    most_seconds: float = CONDITION_SECONDS
+    most_cpu_seconds: int = CONDITION_CPU_SECONDS
+    most_bytes: int = CONDITION_BYTES
     """Of memory."""
 
     @property
@@ -66,7 +69,7 @@ class Question:
         return column.lower() in text or any(word in text for word in _WHOLE_ROWS)
 
 
-Evaluate = Callable[[Any, Question], "pa.Table"]
+Evaluate = Callable[[Any, Question], pa.Table]
 """`rows_where` of an Arrow table or dataset, within the limits; RefusedConditionError where there is no answer."""
 
 
@@ -74,7 +77,7 @@ class RefusedConditionError(Exception):
     """A condition that DuckDB refuses, or that is beyond its limits; the reason in words."""
 
 
-def eligible_ids(customers: Any, condition: str, *, name: str, evaluate: Evaluate) -> "pa.Array":
+def eligible_ids(customers: Any, condition: str, *, name: str, evaluate: Evaluate) -> pa.Array:
     """Ids, as text, of the rows that meet the condition.
 
     customers: an Arrow table or dataset with a column customer_id. condition: SQL. name: of the table, for messages.
@@ -90,28 +93,15 @@ def eligible_customers(
     evaluate: Evaluate,
     columns: Mapping[str, str] | None = None,
     time_zone: str = "UTC",
-) -> "pa.Table":
+) -> pa.Table:
     """customer_id, as text, of the rows that meet the condition, and these columns of the table as text.
 
     columns: what a plan calls the setting → the name of a column, such as {"segments.column": "region"}. They follow
     customer_id under the names of the settings. time_zone: of the condition's days and times.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from disco.records.errors import TableError
-    from disco.records.validation import check_column
-
     check_column(customers.schema.empty_table(), "customers", "customer_id", file=name)
     known = _known_columns(customers, columns or {}, name=name)
-    question = Question(
-        condition=condition,
-        columns=known,
-        time_zone=time_zone,
-        most_seconds=CONDITION_SECONDS,
-        most_cpu_seconds=CONDITION_CPU_SECONDS,
-        most_bytes=CONDITION_BYTES,
-    )
+    question = Question(condition=condition, columns=known, time_zone=time_zone)
     found = _answer(customers, question, name=name, evaluate=evaluate)
     given = found["customer_id"].combine_chunks()
     try:
@@ -132,22 +122,18 @@ def _known_columns(customers: Any, columns: Mapping[str, str], *, name: str) -> 
     names, found = {known.lower(): known for known in customers.schema.names}, {}
     for setting, column in columns.items():
         if column.lower() not in names:
-            near = get_close_matches(column.lower(), names, n=1)
             raise InputError(
                 setting,
                 found=f"no column {column} in {name}",
                 expected=f"one of {', '.join(customers.schema.names)}",
-                fix=f"Did you mean {names[near[0]]}?" if near else None,
+                fix=did_you_mean(column, customers.schema.names),
             )
         found[setting] = names[column.lower()]
     return found
 
 
-def _answer(customers: Any, question: Question, *, name: str, evaluate: Evaluate) -> "pa.Table":
+def _answer(customers: Any, question: Question, *, name: str, evaluate: Evaluate) -> pa.Table:
     """The ids, in the table's own type, of the rows that meet the condition, and the columns as text."""
-    from disco.records.validation import with_columns
-    from disco.records.validation.checker import is_rare
-
     rare = [field.name for field in customers.schema if is_rare(field.type)]
     known = [column for column in dict.fromkeys(customers.schema.names) if column not in rare]
     try:
@@ -162,18 +148,13 @@ def _answer(customers: Any, question: Question, *, name: str, evaluate: Evaluate
 
 
 @contextmanager
-def rows_where(
-    customers: Any, question: Question, *, whole: "pa.Schema | None" = None
-) -> Iterator["pa.RecordBatchReader"]:
+def rows_where(customers: Any, question: Question, *, whole: pa.Schema | None = None) -> Iterator[pa.RecordBatchReader]:
     """The answer to a question as a stream, within the limit of memory that DuckDB keeps, and without one of time.
 
     whole: the schema of the whole table, where customers has fewer columns: messages name the others, too.
     RefusedConditionError, also while the stream is read.
     """
     import duckdb
-    import pyarrow as pa
-
-    from disco.features.builder import opened_duckdb
 
     as_text = [f"CAST({_quoted(column)} AS VARCHAR) AS {_quoted(name)}" for name, column in question.columns.items()]
     limit = f"{question.most_bytes >> 20}MiB"
@@ -189,9 +170,7 @@ def rows_where(
         yield pa.RecordBatchReader.from_batches(stream.schema, _batches(stream, question))
 
 
-def _batches(stream: "pa.RecordBatchReader", question: Question) -> "Iterator[pa.RecordBatch]":
-    import pyarrow as pa
-
+def _batches(stream: pa.RecordBatchReader, question: Question) -> Iterator[pa.RecordBatch]:
     while True:
         try:
             yield stream.read_next_batch()

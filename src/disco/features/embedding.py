@@ -5,7 +5,7 @@ wherever it comes from. Beside the weights it remembers, of each feature, a scal
 the feature was distributed in training.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from disco.features.kernel import INPUT_LIMIT, context_rows, scale_rows
 from disco.features.rows import history_column, refuse_infinite
-from disco.features.snapshot import Snapshot, shift_of
+from disco.features.snapshot import Snapshot
 from disco.records.arguments import read_count, read_number, require_floats
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError
@@ -24,6 +24,8 @@ MOST_LAYERS = 64
 MOST_UNITS = 65_536  # of one layer, and features at most
 MOST_WEIGHTS = 2**24  # 128 MiB
 BINS = 10  # of the distribution in training, for drift; one more for missing values
+_FEWEST_CUSTOMERS = 100  # with a history: below it, the mean of a day is chance
+_DAMPING = 100.0  # customers: with n of them a shift is multiplied by n / (n + this)
 _NORMAL_QUARTILES = 1.349  # interquartile range of the standard normal, in sds
 
 
@@ -164,14 +166,11 @@ class Embedding:
         if not isinstance(self.scaling, Scaling) or self.scaling.unit.size != sizes[0]:
             raise InputError("scaling", found="that of other features", expected=f"that of {sizes[0]:,} features")
         units = sizes[-1]
-        for name, count in (
-            ("weights", weight_count(sizes)),
-            ("mean", units),
-            ("inverse_sd", units),
-            ("level", 1 + units),
-            ("slope", 1 + units),
-        ):
-            require_floats(getattr(self, name), (count,), where=name)
+        require_floats(self.weights, (weight_count(sizes),), where="weights")
+        for name in ("mean", "inverse_sd"):
+            require_floats(getattr(self, name), (units,), where=name)
+        for name in ("level", "slope"):
+            require_floats(getattr(self, name), (1 + units,), where=name)
         if self.inverse_sd.min() < 0:
             raise InputError("inverse_sd", found=self.inverse_sd.min(), expected="numbers, 0 or more")
         read_number(self.leak, where="leak", expected="a number in [0, 1)", least=0.0, below=1.0)
@@ -189,12 +188,10 @@ class Embedding:
 
     def _check_range(self) -> None:
         """Refuse weights with which a sum could overflow: contexts and heads are then finite for any features."""
-        largest, at = np.full(self.sizes[0], INPUT_LIMIT), 0
+        largest = np.full(self.sizes[0], INPUT_LIMIT)
         with np.errstate(over="ignore", invalid="ignore"):
-            for incoming, outgoing in pairwise(self.sizes):
-                parts = np.abs(self.weights[at : at + outgoing * (incoming + 1)]).reshape(incoming + 1, outgoing)
-                largest = parts[0] + largest @ parts[1:]
-                at += outgoing * (incoming + 1)
+            for bias, matrix in layers_of(self.weights, self.sizes):
+                largest = np.abs(bias) + largest @ np.abs(matrix)
             reached = [(largest + np.abs(self.mean)) * np.maximum(self.inverse_sd, 1.0)]
             reached += [np.abs(part).sum() * CONTEXT_LIMIT for part in (self.level, self.slope)]
             if self.engagement is not None:
@@ -207,16 +204,18 @@ class Embedding:
         return self.sizes[-1]
 
     def shift(self, snapshot: Snapshot | None) -> Vector:
-        """(features,) what centres the scaled inputs of that day; zeros where the day of training is not known."""
-        if snapshot is None or self.trained_means is None:
+        """(features,) what is added to the scaled inputs of that day: training's mean less the day's, in their scale;
+        zeros where the day of training is not known.
+
+        It is multiplied by n / (n + 100) for n customers with a history; below 100 it is 0, because so few differ by
+        chance alone.
+        """
+        if snapshot is None or self.trained_means is None or snapshot.customers < _FEWEST_CUSTOMERS:
             return np.zeros(len(self.feature_names))
-        return shift_of(
-            snapshot,
-            names=self.feature_names,
-            unit=self.scaling.unit,
-            spread=self.scaling.spread,
-            trained=self.trained_means,
-        )
+        weight = snapshot.customers / (snapshot.customers + _DAMPING)
+        apart = self.trained_means - snapshot.means(self.feature_names, self.scaling.unit)
+        moved = apart * self.scaling.spread * weight
+        return np.where(np.isnan(moved), 0.0, moved)
 
     def context(self, rows: Matrix, shift: Vector | None = None, *, first: int = 0) -> Matrix:
         """ψ1 of raw features (rows, features), NaN = missing, centred by `shift`; shape (rows, d1).
@@ -279,6 +278,19 @@ def weight_count(sizes: Sequence[int]) -> int:
     11
     """
     return sum(outgoing * (incoming + 1) for incoming, outgoing in pairwise(sizes))
+
+
+def layers_of(weights: Vector, sizes: Sequence[int]) -> Iterator[tuple[Vector, Matrix]]:
+    """Of each layer the biases (outgoing,) and the weights (incoming, outgoing), as `kernel.context_rows` reads them.
+
+    >>> [(bias.tolist(), matrix.tolist()) for bias, matrix in layers_of(np.array([5.0, 1.0, 2.0]), (2, 1))]
+    [([5.0], [[1.0], [2.0]])]
+    """
+    at = 0
+    for incoming, outgoing in pairwise(sizes):
+        layer = weights[at : at + outgoing * (incoming + 1)].reshape(incoming + 1, outgoing)
+        yield layer[0], layer[1:]
+        at += layer.size
 
 
 def head(weights: Vector, context: Matrix) -> Vector:

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from disco.features.builder import AS_OF_KEY
-from disco.features.catalogue import FEATURES_KEY, Feature, from_text
 from disco.features.snapshot import SnapshotCounter, with_snapshot
 from disco.records.arrays import Flags
 from disco.records.errors import FileFormatError, InputError
@@ -21,46 +20,12 @@ from disco.records.table_rows import in_pieces
 _ROW_GROUP = 1 << 17  # rows that are read at a time
 _COLUMNS_AT_ONCE = 4  # that Arrow reads side by side
 SAMPLE_ROWS = 300_000  # enough to see a change of distribution
-TABLES_KEY = b"disco.tables"  # metadata: the folder the rows were computed from
 
 
-def write_batches(
-    path: Path,
-    schema: pa.Schema,
-    batches: Iterator[pa.RecordBatch],
-    *,
-    at_end: Callable[[], pa.Schema] | None = None,
-) -> int:
-    """Stream batches to a Parquet file; returns the number of rows.
-
-    at_end: the same schema with the metadata that is known only after the last batch.
-    """
+def write_batches(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+    """Stream batches to a Parquet file; returns the number of rows."""
     with written_whole(path) as unfinished:
-        return stream_batches(unfinished, schema, batches, at_end=at_end)
-
-
-def stream_batches(
-    path: Path,
-    schema: pa.Schema,
-    batches: Iterator[pa.RecordBatch],
-    *,
-    at_end: Callable[[], pa.Schema] | None = None,
-) -> int:
-    """As `write_batches`, into a file that its caller brings to disk and names.
-
-    The bytes do not depend on how the rows are divided into batches.
-    """
-    rows = 0
-    with pq.ParquetWriter(path, schema) as writer:
-        for piece in in_pieces(batches, _ROW_GROUP):
-            writer.write_table(piece.cast(schema), row_group_size=_ROW_GROUP)
-            rows += piece.num_rows
-        if at_end is not None:
-            complete = at_end()
-            # Arrow reads the metadata of a file from the copy of its schema under this key
-            own = base64.b64encode(complete.serialize().to_pybytes())
-            writer.add_key_value_metadata({**(complete.metadata or {}), b"ARROW:schema": own})
-    return rows
+        return _stream(unfinished, schema, batches, complete=lambda: schema)
 
 
 def write_features(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
@@ -72,7 +37,27 @@ def write_features(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBat
 def stream_features(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
     """As `write_features`, into a file that its caller brings to disk and names."""
     counter = SnapshotCounter(schema)
-    return stream_batches(path, schema, counter.watch(batches), at_end=lambda: with_snapshot(schema, counter.snapshot))
+    return _stream(path, schema, counter.watch(batches), complete=lambda: with_snapshot(schema, counter.snapshot))
+
+
+def _stream(
+    path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], *, complete: Callable[[], pa.Schema]
+) -> int:
+    """The bytes do not depend on how the rows are divided into batches.
+
+    complete: the same schema with the metadata that is known only after the last batch.
+    """
+    rows = 0
+    with pq.ParquetWriter(path, schema) as writer:
+        for piece in in_pieces(batches, _ROW_GROUP):
+            writer.write_table(piece.cast(schema), row_group_size=_ROW_GROUP)
+            rows += piece.num_rows
+        last = complete()
+        if last.metadata != schema.metadata:
+            # Arrow reads the metadata of a file from the copy of its schema under this key
+            own = base64.b64encode(last.serialize().to_pybytes())
+            writer.add_key_value_metadata({**last.metadata, b"ARROW:schema": own})
+    return rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,43 +144,28 @@ class FeatureFile:
 
 def read_schema(path: Path) -> pa.Schema:
     """Columns and metadata of a Parquet file."""
-    if not path.is_file():
-        raise InputError(str(path), found="no such file", expected="a Parquet file written by `disco features`")
-    try:
-        return pq.read_schema(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise FileFormatError(
-            str(path), found=str(error).splitlines()[0], expected="a complete Parquet file"
-        ) from error
+    with _complete(path) as file:
+        return file.schema_arrow
 
 
 def read_sample(path: Path, *, rows: int = SAMPLE_ROWS) -> pa.Table:
     """Evenly spread rows of a feature file, about so many at most, one row group in memory at a time."""
-    schema = read_schema(path)
+    with _complete(path) as file:
+        stride = max(1, -(-file.metadata.num_rows // rows))
+        groups = (file.read_row_group(number) for number in range(file.num_row_groups))
+        parts = [group.take(pa.array(range(0, group.num_rows, stride), pa.int64())) for group in groups]
+        return pa.concat_tables(parts) if parts else file.schema_arrow.empty_table()
+
+
+@contextmanager
+def _complete(path: Path) -> Iterator[pq.ParquetFile]:
+    """The file, opened; refused where it is absent or not whole."""
+    if not path.is_file():
+        raise InputError(str(path), found="no such file", expected="a Parquet file written by `disco features`")
     try:
         with pq.ParquetFile(path) as file:
-            stride = max(1, -(-file.metadata.num_rows // rows))
-            groups = (file.read_row_group(number) for number in range(file.num_row_groups))
-            parts = [group.take(pa.array(range(0, group.num_rows, stride), pa.int64())) for group in groups]
+            yield file
     except (pa.ArrowInvalid, OSError) as error:
         raise FileFormatError(
             str(path), found=str(error).splitlines()[0], expected="a complete Parquet file"
         ) from error
-    return pa.concat_tables(parts) if parts else schema.empty_table()
-
-
-def built_as_of(schema: pa.Schema) -> str | None:
-    """The date a feature table was built as of; None where it does not say."""
-    value = (schema.metadata or {}).get(AS_OF_KEY)
-    return None if value is None else value.decode()
-
-
-def built_features(schema: pa.Schema) -> tuple[Feature, ...]:
-    """The definitions of a feature file's columns."""
-    return from_text((schema.metadata or {}).get(FEATURES_KEY, b"").decode())
-
-
-def built_from(schema: pa.Schema) -> str | None:
-    """The folder of tables a feature file was built from; None where it does not say."""
-    value = (schema.metadata or {}).get(TABLES_KEY)
-    return None if value is None else value.decode()

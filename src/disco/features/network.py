@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 from pathlib import Path
@@ -25,7 +26,7 @@ from disco.features.rows import (
     table_pieces,
 )
 from disco.features.snapshot import Snapshot, counted, snapshot_of
-from disco.features.training import EngagementWarning, FeatureWarning, Progress, Schedule, fit_embedding
+from disco.features.training import EngagementWarning, FeatureWarning, NetworkFit, Progress, Schedule, fit_embedding
 from disco.features.training_rows import (
     DEPTH,
     FEWEST_CODES,
@@ -111,9 +112,7 @@ class ContextNetwork:
     device: str = "auto"
     """"cpu", "cuda", or "auto": a GPU where there is one."""
 
-    _embedding: Embedding | None = field(default=None, init=False, repr=False)
-    _validation_losses: tuple[float, ...] = field(default=(), init=False, repr=False)
-    _validation_log_losses: tuple[float, ...] = field(default=(), init=False, repr=False)
+    _fitted: NetworkFit | None = field(default=None, init=False, repr=False)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments, as scikit-learn's `clone` and searches ask for them."""
@@ -143,7 +142,7 @@ class ContextNetwork:
         )
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self._embedding is not None
+        return self._fitted is not None
 
     def fit(
         self,
@@ -154,6 +153,7 @@ class ContextNetwork:
         codes: GivenCodes | None = None,
         snapshot: Snapshot | None = None,
         progress: Progress | None = None,
+        warn: Callable[[FeatureWarning], None] | None = None,
     ) -> Self:
         """Train on orders in time order. Rows of customers without a purchase in the year are left out.
 
@@ -169,32 +169,16 @@ class ContextNetwork:
         snapshot: of all the shop's customers on the day of the features, so that an engagement network can centre
             contexts of another day; by default the one that X carries, as tables of `build_features` do.
         progress: called with (epochs done, epochs at most).
+        warn: called with each warning; None: they are Python's (`warnings.warn`).
 
         Warns (DepthVariationWarning, EngagementWarning, NetworkWarning) where the network is weaker than it should be.
         """
-        for note in self.fit_with_notes(X, log_basket, depth, codes=codes, snapshot=snapshot, progress=progress):
-            warnings.warn(note, stacklevel=2)
-        return self
-
-    def fit_with_notes(
-        self,
-        X: FeatureRows | str | Path | ds.Dataset,
-        log_basket: ArrayLike | pa.Array | str | None = None,
-        depth: ArrayLike | pa.Array | str | None = None,
-        *,
-        codes: GivenCodes | None = None,
-        snapshot: Snapshot | None = None,
-        progress: Progress | None = None,
-    ) -> tuple[FeatureWarning, ...]:
-        """As `fit`; what it would warn of is returned instead."""
         self.check_parameters()
         heads: str = self.heads
         notes: tuple[FeatureWarning, ...] = ()
         if heads == WITH_ENGAGEMENT and depth is None and codes is None and not _has_depths(X):
-            heads, notes = (
-                "level",
-                (EngagementWarning(f"There are no depths and no codes, so {_ONLY.format('level')}"),),
-            )
+            heads = "level"
+            notes = (EngagementWarning(f"There are no depths and no codes, so {_ONLY.format(heads)}"),)
         rows = self._rows(X, log_basket, depth, needs_depth=heads != "level")
         if snapshot is not None:
             rows = replace(rows, snapshot=snapshot)
@@ -207,27 +191,21 @@ class ContextNetwork:
                 there = "There are no codes" if sent is None else f"There are only {sent.too_few}"
                 heads, sent = "level+slope", None
                 notes = (EngagementWarning(f"{there}, so {_ONLY.format(heads)}; {_MORE_CODES}"),)
-        fitted = fit_embedding(
+        self._fitted = fit_embedding(
             rows,
             hidden=self.hidden,
             dimensions=self.dimensions,
             heads=heads,
-            schedule=Schedule(
-                leak=self.leak,
-                dropout=self.dropout,
-                learning_rate=self.learning_rate,
-                batch_rows=self.batch_rows,
-                max_epochs=self.max_epochs,
-                patience=self.patience,
-                seed=self.seed,
-                device=self.device,
-            ),
+            schedule=Schedule(**{part.name: getattr(self, part.name) for part in fields(Schedule)}),
             codes=sent,
             progress=progress,
         )
-        self._embedding, self._validation_losses = fitted.embedding, fitted.losses
-        self._validation_log_losses = fitted.log_losses
-        return notes + fitted.notes
+        for note in notes + self._fitted.notes:
+            if warn is None:
+                warnings.warn(note, stacklevel=2)
+            else:
+                warn(note)
+        return self
 
     def snapshot(self, X: FeatureRows) -> Snapshot:
         """Where the features of all the shop's customers stand on a day, for `transform`.
@@ -345,30 +323,42 @@ class ContextNetwork:
         """Write the trained network to one safetensors file with a JSON header; replaces the file at once or not at
         all.
         """
-        _save_network(self, Path(path))
+        embedding, header = self.embedding_, _header(self)
+        tensors = {name: getattr(embedding, name) for name in _VECTORS}
+        tensors |= {f"scaling.{name}": getattr(embedding.scaling, name) for name in _SCALES}
+        if embedding.engagement is not None:
+            head = embedding.engagement
+            tensors |= dict(zip(_HEAD, (head.weights, head.bins.edges, head.bins.centres), strict=True))
+            if embedding.trained_means is not None:
+                tensors[_MEANS] = embedding.trained_means
+        sealed = json.dumps({"content": header, "sha256": digest_of(header, tensors)})
+        with written_whole(Path(path)) as unfinished:
+            unfinished.write_bytes(sealed_bytes("network", sealed, tensors))
 
     @classmethod
     def load(cls, path: str | Path) -> "ContextNetwork":
-        """Read a network written by `save`; a damaged file is refused."""
-        return _load_network(Path(path))
-
-    def restore(
-        self,
-        embedding: Embedding,
-        *,
-        validation_losses: tuple[float, ...],
-        validation_log_losses: tuple[float, ...] = (),
-    ) -> None:
-        """Take over what an earlier `fit` learned; for `load`."""
-        self._embedding, self._validation_losses = embedding, validation_losses
-        self._validation_log_losses = validation_log_losses
+        """Read a network written by `save`; FileFormatError when it is another kind of file, of another version,
+        damaged or forged."""
+        file = Path(path)
+        if not file.is_file():
+            raise FileFormatError(f"context network {file}", found="no such file", expected="a file written by `save`")
+        damaged = FileFormatError(
+            f"context network {file}",
+            expected="an undamaged file written by `ContextNetwork.save`",
+            fix="Copy it again from where it was made, or train again.",
+        )
+        size = file.stat().st_size
+        if size > _MOST_BYTES:
+            raise FileFormatError(damaged.what, found=f"{size:,} bytes", expected=f"at most {_MOST_BYTES:,}")
+        sealed, tensors = read_sealed(file.read_bytes(), entry="network", damaged=damaged)
+        return read_as(damaged, lambda: _network(sealed, tensors, damaged))
 
     @property
     def embedding_(self) -> Embedding:
         """The trained network as a frozen value."""
-        if self._embedding is None:
+        if self._fitted is None:
             raise StateError("ContextNetwork", found="no weights", expected="a fitted network", fix="Call `fit` first.")
-        return self._embedding
+        return self._fitted.embedding
 
     @property
     def head_(self) -> EngagementHead | None:
@@ -393,13 +383,13 @@ class ContextNetwork:
     @property
     def validation_losses_(self) -> tuple[float, ...]:
         """Mean squared error of ln full price on the rows kept out, after each epoch."""
-        return self._validation_losses
+        return () if self._fitted is None else self._fitted.losses
 
     @property
     def validation_log_losses_(self) -> tuple[float, ...]:
         """Mean log loss of the codes of the customers kept out, after each epoch; empty without an engagement head, or
         without such codes."""
-        return self._validation_log_losses
+        return () if self._fitted is None else self._fitted.log_losses
 
     def _rows(self, X: Any, log_basket: Any, depth: Any, *, needs_depth: bool) -> OrderRows:
         if isinstance(X, str | Path | ds.Dataset):
@@ -483,38 +473,6 @@ _HEAD = ("engagement.weights", "engagement.edges", "engagement.centres")
 _MEANS = "trained_means"  # absent where the day of training is not known
 
 
-def _save_network(network: ContextNetwork, path: Path) -> None:
-    """Write the file whole or not at all."""
-    embedding = network.embedding_
-    tensors = {name: getattr(embedding, name) for name in _VECTORS}
-    tensors |= {f"scaling.{name}": getattr(embedding.scaling, name) for name in _SCALES}
-    if embedding.engagement is not None:
-        head = embedding.engagement
-        tensors |= dict(zip(_HEAD, (head.weights, head.bins.edges, head.bins.centres), strict=True))
-        if embedding.trained_means is not None:
-            tensors[_MEANS] = embedding.trained_means
-    header = _header(network)
-    content = sealed_bytes("network", json.dumps({"content": header, "sha256": digest_of(header, tensors)}), tensors)
-    with written_whole(path) as unfinished:
-        unfinished.write_bytes(content)
-
-
-def _load_network(path: Path) -> ContextNetwork:
-    """The network in a file; FileFormatError when it is another kind of file, of another version, damaged or forged."""
-    if not path.is_file():
-        raise FileFormatError(f"context network {path}", found="no such file", expected="a file written by `save`")
-    damaged = FileFormatError(
-        f"context network {path}",
-        expected="an undamaged file written by `ContextNetwork.save`",
-        fix="Copy it again from where it was made, or train again.",
-    )
-    size = path.stat().st_size
-    if size > _MOST_BYTES:
-        raise FileFormatError(damaged.what, found=f"{size:,} bytes", expected=f"at most {_MOST_BYTES:,}")
-    sealed, tensors = read_sealed(path.read_bytes(), entry="network", damaged=damaged)
-    return read_as(damaged, lambda: _network(sealed, tensors, damaged))
-
-
 def _network(sealed: dict[str, Any], tensors: dict[str, Any], damaged: FileFormatError) -> ContextNetwork:
     header, digest = sealed["content"], sealed["sha256"]
     content = json.loads(header)
@@ -558,7 +516,7 @@ def _network(sealed: dict[str, Any], tensors: dict[str, Any], damaged: FileForma
         trained_means=tensors.get(_MEANS),
         **{name: tensors[name] for name in _VECTORS},
     )
-    network.restore(embedding, validation_losses=losses, validation_log_losses=log_losses)
+    network._fitted = NetworkFit(embedding, losses, log_losses, ())
     if _header(network) != header:
         raise refused(damaged, "a header with other entries, or in another order, than `save` writes")
     return network

@@ -31,15 +31,13 @@ from disco.features.builder import (
     each_once,
     feature_batches,
     feature_sql,
-    metadata_of,
     opened_duckdb,
     reading,
-    require_customers,
+    require_tables,
 )
-from disco.features.catalogue import TABLES, Feature
+from disco.features.catalogue import SAMPLED_KEY, TABLES, Feature, metadata_of, with_written
 from disco.features.kernel import ranges_of_texts
-from disco.features.rows import table_matrix
-from disco.features.snapshot import Snapshot, feature_names_of, with_snapshot
+from disco.features.snapshot import Snapshot, with_snapshot
 from disco.features.sources import Sources
 from disco.records.arrays import Integers, Keys
 from disco.records.errors import TableError
@@ -52,7 +50,6 @@ from disco.records.validation import readable, with_columns
 
 BUCKET_CUSTOMERS = 65_536  # their rows of a year take some hundred megabytes
 MOST_CUSTOMERS = 2_000_000  # to train on: a network has some thousand weights
-SAMPLED_KEY = b"disco.sampled"  # metadata of features: how many customers there were before some were taken
 _STREAMING_BYTES, _LEAST_BYTES = 3 << 30, 256 << 20
 _LEAST_BUCKETS = 4
 _MOST_BUCKETS = 512  # of an engine in this process, which has a file of each open at once
@@ -125,7 +122,7 @@ def feature_chunks(
     chosen, locale = request.chosen, locale_of(tables)
     request.tell("opening the tables")
     present = tuple(name for name in TABLES if name in tables.names())
-    require_customers(present)
+    require_tables(present, "customers")
     scans = {name: tables.scan(name) for name in present}
     if request.check is not None:
         request.check({name: _rows(scan) for name, scan in scans.items()})
@@ -502,11 +499,7 @@ class CustomerSample:
 
     def named(self, schema: pa.Schema) -> pa.Schema:
         """The schema of features of whom these are taken, which says so."""
-        return schema.with_metadata({**(schema.metadata or {}), SAMPLED_KEY: str(self.customers).encode()})
-
-
-def is_sampled(schema: pa.Schema) -> bool:
-    return SAMPLED_KEY in (schema.metadata or {})
+        return with_written(schema, SAMPLED_KEY, str(self.customers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -518,8 +511,7 @@ class Counted:
 
     @classmethod
     def of(cls, features: pa.Table) -> "Counted":
-        names = feature_names_of(features.schema)
-        return cls(features.num_rows, Snapshot.of(table_matrix(features, names), names))
+        return cls(features.num_rows, Snapshot.of_table(features))
 
     def __add__(self, other: "Counted") -> "Counted":
         return Counted(self.customers + other.customers, self.snapshot + other.snapshot)

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from disco.features.builder import SCHEMA_KEY
-from disco.features.catalogue import FEATURES_KEY, HISTORY_FEATURE, NOT_FEATURES
+from disco.features.catalogue import HISTORY_FEATURE, SCHEMA_KEY, feature_names_of, written_in
 from disco.features.kernel import known_values
 from disco.records.arrays import Flags, Matrix, Vector
 from disco.records.chunks import row_chunks
@@ -37,7 +36,7 @@ def as_table(X: FeatureRows) -> pa.Table | None:
 
 def feature_columns(table: pa.Table) -> tuple[str, ...]:
     """The columns a network is fitted on: all but ids and targets; each must be there once."""
-    names = tuple(name for name in table.column_names if name not in NOT_FEATURES)
+    names = feature_names_of(table.schema)
     if not names or len(set(names)) != len(names):
         raise InputError("X", found=f"the columns {', '.join(names) or 'none'}", expected="feature columns, each once")
     return names
@@ -45,14 +44,7 @@ def feature_columns(table: pa.Table) -> tuple[str, ...]:
 
 def schema_of(table: pa.Table) -> str:
     """The schema hash a feature table carries; empty where it carries none."""
-    metadata: dict[bytes, bytes] = table.schema.metadata or {}
-    return metadata.get(SCHEMA_KEY, b"").decode()
-
-
-def own_features_of(table: pa.Table) -> str:
-    """The definitions a feature table carries, as text; empty where it is made from the whole catalogue."""
-    metadata: dict[bytes, bytes] = table.schema.metadata or {}
-    return metadata.get(FEATURES_KEY, b"").decode()
+    return written_in(table.schema, SCHEMA_KEY)
 
 
 def table_matrix(table: pa.Table, names: tuple[str, ...]) -> Matrix:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from disco.features.catalogue import FEATURES, HISTORY_FEATURE, NOT_FEATURES
+from disco.features.catalogue import FEATURES, HISTORY_FEATURE, feature_names_of, with_written
 from disco.features.kernel import SIZES, count_sizes, curves_of_sizes
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.errors import FileFormatError, SchemaMismatchError
@@ -29,8 +29,6 @@ from disco.records.grid import GRID
 
 SNAPSHOT_KEY = b"disco.snapshot"  # metadata of a feature table: the snapshot of all customers of the day
 UNITS = tuple(2.0**power for power in range(-18, 9))  # the medians of features lie between 1/256 and 262,144
-FEWEST_CUSTOMERS = 100  # with a history: below it, a mean is chance
-_DAMPING = 100.0  # customers: with n of them the shift is multiplied by n / (n + this)
 _VERSION = 1
 _LN_2 = 0.6931471805599453
 
@@ -64,6 +62,14 @@ class Snapshot:
         history = names.index(HISTORY_FEATURE) if HISTORY_FEATURE in names else -1
         customers = count_sizes(matrix, matrix.view(np.int64), history, known, counts)
         return cls(names, int(customers), known, (counts[:, 0] - counts[:, 1]) @ _curves())
+
+    @classmethod
+    def of_table(cls, features: pa.Table) -> "Snapshot":
+        """Of the features among the columns of a table."""
+        from disco.features.rows import table_matrix
+
+        names = feature_names_of(features.schema)
+        return cls.of(table_matrix(features, names), names)
 
     def __add__(self, other: "Snapshot") -> "Snapshot":
         if self.feature_names != other.feature_names:
@@ -175,19 +181,6 @@ def _log2(x: float) -> float:
     return exponent + 2.0 * s * series / _LN_2
 
 
-def shift_of(snapshot: Snapshot, *, names: Sequence[str], unit: Vector, spread: Vector, trained: Vector) -> Vector:
-    """(features,) what is added to the scaled inputs: training's mean less the day's, in the inputs' own scale.
-
-    trained: means of the curve on the day of training, as `Snapshot.means` gives them. The shift is multiplied by
-    n / (n + 100) for n customers with a history; below 100 it is 0, because so few differ by chance alone.
-    """
-    if snapshot.customers < FEWEST_CUSTOMERS:
-        return np.zeros(len(names))
-    weight = snapshot.customers / (snapshot.customers + _DAMPING)
-    moved = (trained - snapshot.means(names, unit)) * spread * weight
-    return np.where(np.isnan(moved), 0.0, moved)
-
-
 #: Every campaign moves what customers have received and used, and brings last orders and visits nearer: after a code to
 #: everybody on the 1st, everybody's last code is equally old. So these move away from training without any fault.
 MOVED_BY_CAMPAIGNS = frozenset(
@@ -215,17 +208,12 @@ def moved_beyond_reason(shift: Vector, names: Sequence[str]) -> tuple[str, ...]:
 # ---- in the metadata of feature tables ------------------------------------------------------------------------------
 
 
-def feature_names_of(schema: pa.Schema) -> tuple[str, ...]:
-    """The feature columns of a table as `build_features` makes it."""
-    return tuple(name for name in schema.names if name not in NOT_FEATURES)
-
-
 def snapshot_of(schema: pa.Schema) -> Snapshot | None:
     """The snapshot that a feature table carries; None where it carries none."""
-    kept = (schema.metadata or {}).get(SNAPSHOT_KEY)
-    if kept is None:
+    carried = (schema.metadata or {}).get(SNAPSHOT_KEY)
+    if carried is None:
         return None
-    digest, _, text = kept.decode(errors="replace").partition(" ")
+    digest, _, text = carried.decode(errors="replace").partition(" ")
     if sha256(text.encode()).hexdigest() != digest:
         raise _damaged("numbers that do not match their digest")
     return Snapshot.from_text(text)
@@ -233,36 +221,26 @@ def snapshot_of(schema: pa.Schema) -> Snapshot | None:
 
 def with_snapshot(schema: pa.Schema, snapshot: Snapshot) -> pa.Schema:
     """The schema of a feature table that carries this snapshot."""
-    kept = f"{snapshot.hash} {snapshot.to_text()}"
-    return schema.with_metadata({**(schema.metadata or {}), SNAPSHOT_KEY: kept.encode()})
+    return with_written(schema, SNAPSHOT_KEY, f"{snapshot.hash} {snapshot.to_text()}")
 
 
 class SnapshotCounter:
     """Adds up the snapshot of the batches that pass through it."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        names = feature_names_of(schema)
-        self.snapshot = Snapshot.of(np.empty((0, len(names))), names)
+        self.snapshot = Snapshot.of_table(schema.empty_table())
 
     def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, each added when it is taken."""
         for batch in batches:
-            self.add(batch)
+            self.snapshot += Snapshot.of_table(pa.Table.from_batches([batch]))
             yield batch
-
-    def add(self, rows: "pa.RecordBatch | pa.Table") -> None:
-        """Count these rows too."""
-        from disco.features.rows import table_matrix
-
-        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-        names = self.snapshot.feature_names
-        self.snapshot = self.snapshot + Snapshot.of(table_matrix(table, names), names)
 
 
 def counted(features: pa.Table | ds.Dataset) -> Snapshot:
     """The snapshot of a whole feature table, a chunk of rows in memory at a time."""
     counter = SnapshotCounter(features.schema)
     rows = features if isinstance(features, ds.Dataset) else ds.dataset(features)
-    for batch in rows.to_batches(batch_size=65536):
-        counter.add(batch)
+    for _ in counter.watch(rows.to_batches(batch_size=65536)):
+        pass
     return counter.snapshot

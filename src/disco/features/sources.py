@@ -20,12 +20,7 @@ REFUSED = "disco refuses table "  # begins the message of a query that met a bad
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 _UNTYPED = '"NULL"'  # a column without a single value
 _KEYS = {
-    "customer": (
-        ("customers", "customer_id"),
-        ("orders", "customer_id"),
-        ("codes", "customer_id"),
-        ("site", "customer_id"),
-    ),
+    "customer": tuple((table, "customer_id") for table in ("customers", "orders", "codes", "site")),
     "order": (("orders", "order_id"), ("returns", "order_id")),
     "code": (("orders", "code"), ("codes", "code_id")),
 }

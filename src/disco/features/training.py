@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from disco.features.embedding import Embedding, Scaling
-from disco.features.training_rows import CodeRows, OrderRows, RawRows, ScaledRows, ScaledSource
+from disco.features.embedding import Embedding, Scaling, layers_of
+from disco.features.training_rows import CodeRows, OrderRows, ScaledRows, ScaledSource
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError, MissingPartError
 from disco.records.score import EngagementHead, ScoreBins
@@ -73,6 +73,12 @@ class Trained:
     validation_losses: tuple[float, ...]  # mean squared error of ln F
     validation_log_losses: tuple[float, ...]  # of codes, in nats; empty without any of customers kept out
 
+    def __post_init__(self) -> None:
+        """Refuse what a training that diverged leaves."""
+        if not all(np.isfinite(part).all() for part in (self.weights, self.level, self.slope, self.engagement)):
+            fix = "Lower `learning_rate`."
+            raise InputError("training", found="weights that are not finite", expected="a loss that falls", fix=fix)
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkFit:
@@ -108,17 +114,16 @@ def fit_embedding(
     sizes = (len(orders.names), *hidden, dimensions)
     # few rows, smaller batches: an epoch of a handful of steps would be stopped before it has learned anything
     batch_rows = min(schedule.batch_rows, max(_SMALLEST_BATCH, len(sample.target) // _STEPS_PER_EPOCH))
-    start = _start(sample, mean_depth, sd_depth)
+    level = float(sample.target.mean())
+    pooled_slope = float(np.mean((sample.depth - mean_depth) / sd_depth * (sample.target - level)))
     trained = train(
         ScaledSource.of(orders.rows, scaling, mean_depth, sd_depth),
         replace(schedule, batch_rows=batch_rows),
         sizes=sizes,
-        start=start[: 1 if heads == "level" else 2],
-        codes=None if codes is None else _scaled_codes(codes, scaling),
-        constants=None if codes is None else codes.constants,
+        start=(level,) if heads == "level" else (level, pooled_slope),
+        codes=codes,
         progress=progress,
     )
-    losses = _finite(trained)
     mean, inverse_sd = _standards(last_layer(inputs, sizes, trained.weights, schedule.leak))
     notes += _dead_units(inverse_sd)
     embedding = Embedding(
@@ -145,7 +150,7 @@ def fit_embedding(
             engagement=_engagement_head(weights, embedding.context(codes.rows.sample.features)),
             trained_means=None if day is None else day.means(orders.names, scaling.unit),
         )
-    return NetworkFit(embedding, losses, trained.validation_log_losses, notes)
+    return NetworkFit(embedding, trained.validation_losses, trained.validation_log_losses, notes)
 
 
 def _engagement_head(weights: Vector, context: Matrix) -> EngagementHead:
@@ -159,19 +164,10 @@ def _engagement_head(weights: Vector, context: Matrix) -> EngagementHead:
 
 def last_layer(inputs: Matrix, sizes: tuple[int, ...], weights: Vector, leak: float) -> Matrix:
     """h(x) of scaled inputs by plain matrix products: for statistics over many rows, not for decisions."""
-    at = 0
-    for incoming, outgoing in pairwise(sizes):
-        bias = weights[at : at + outgoing]
-        matrix = weights[at + outgoing : at + outgoing * (incoming + 1)].reshape(incoming, outgoing)
+    for bias, matrix in layers_of(weights, sizes):
         sums = inputs @ matrix + bias
         inputs = np.where(sums > 0, sums, sums * leak)
-        at += outgoing * (incoming + 1)
     return inputs
-
-
-def _start(sample: RawRows, mean_depth: float, sd_depth: float) -> tuple[float, float]:
-    level = float(sample.target.mean())
-    return level, float(np.mean((sample.depth - mean_depth) / sd_depth * (sample.target - level)))
 
 
 def _standards(layer: Matrix) -> tuple[Vector, Vector]:
@@ -192,14 +188,6 @@ def _on_context(weights: Vector, mean: Vector, inverse_sd: Vector) -> Vector:
     """A head on the raw layer, constant first, rewritten for the standardised one (a dead unit joins the constant)."""
     sd = np.where(inverse_sd > 0, 1 / np.where(inverse_sd > 0, inverse_sd, 1.0), 0.0)
     return np.concatenate([[weights[0] + weights[1:] @ mean], weights[1:] * sd])
-
-
-def _finite(trained: Trained) -> tuple[float, ...]:
-    if not all(np.isfinite(part).all() for part in (trained.weights, trained.level, trained.slope, trained.engagement)):
-        raise InputError(
-            "training", found="weights that are not finite", expected="a loss that falls", fix="Lower `learning_rate`."
-        )
-    return trained.validation_losses
 
 
 def _weak_depths(inputs: Matrix, depth: Vector, sd_depth: float) -> tuple[FeatureWarning, ...]:
@@ -263,8 +251,7 @@ def train(
     *,
     sizes: tuple[int, ...],
     start: tuple[float, ...],
-    codes: ScaledSource | None = None,
-    constants: Vector | None = None,
+    codes: CodeRows | None = None,
     progress: Progress | None = None,
 ) -> Trained:
     """Minimise the mean of (ln F − b(x) − s(x)·(depth − mean) / sd)²; with codes, ½·ln of it plus the mean log loss of
@@ -272,7 +259,7 @@ def train(
 
     `sizes` = (features, hidden…, d1). `start` is where the heads begin: (mean ln F, pooled slope), or (mean ln F,) for
     a level head alone, s = 0. Training stops when the loss on the customers kept out has not improved for `patience`
-    epochs; the best epoch's weights are kept. `constants` is where those of the codes' campaigns begin.
+    epochs; the best epoch's weights are kept.
 
     ½·ln(mean square) is the likelihood of an order at the variance that fits best, so that both parts are likelihoods
     of one row. With codes the weights that are judged and kept are averages over steps: two kinds of batches make the
@@ -296,8 +283,8 @@ def train(
                 steps.append(torch.nn.Dropout(schedule.dropout))
         network = torch.nn.Sequential(*steps, heads).to(device)
         learner: Any = _Orders(network, slope=len(start) == 2)
-        if codes is not None and constants is not None:
-            learner = _OrdersAndCodes(network, codes, constants, schedule, device)
+        if codes is not None:
+            learner = _OrdersAndCodes(network, codes, source.scaling, schedule, device)
         optimiser = torch.optim.Adam(learner.parameters(), lr=schedule.learning_rate)
         random = np.random.default_rng(schedule.seed)
         held = _tensors(source.validation, device)
@@ -394,15 +381,17 @@ class _OrdersAndCodes:
     """The loss of networks that also learn who uses a code: a batch of each kind per step."""
 
     def __init__(
-        self, network: Any, codes: ScaledSource, constants: Vector, schedule: Schedule, device: "torch.device"
+        self, network: Any, codes: CodeRows, scaling: Scaling, schedule: Schedule, device: "torch.device"
     ) -> None:
         import torch
 
+        depth = codes.rows.sample.depth
+        sent = ScaledSource.of(codes.rows, scaling, float(depth.mean()), float(depth.std()) or 1.0)
         self._torch, self._network, self._device = torch, network, device
-        self._constants = torch.nn.Parameter(torch.tensor(constants, dtype=torch.float32, device=device))
+        self._constants = torch.nn.Parameter(torch.tensor(codes.constants, dtype=torch.float32, device=device))
         self._rise = torch.nn.Parameter(torch.zeros(1, device=device))  # δ
-        self._batches = self._code_batches(codes, np.random.default_rng([schedule.seed, 1]), schedule.batch_rows)
-        self._held = _tensors(codes.validation, device)
+        self._batches = self._code_batches(sent, np.random.default_rng([schedule.seed, 1]), schedule.batch_rows)
+        self._held = _tensors(sent.validation, device)
 
     def parameters(self) -> list[Any]:
         return [*self._network.parameters(), self._constants, self._rise]
@@ -431,11 +420,6 @@ class _OrdersAndCodes:
                 order: Any = self._torch.from_numpy(random.permutation(len(chunk.target))).to(self._device)
                 for some in order.split(batch_rows):
                     yield tuple(part[some] for part in parts)
-
-
-def _scaled_codes(codes: CodeRows, scaling: Scaling) -> ScaledSource:
-    depth = codes.rows.sample.depth
-    return ScaledSource.of(codes.rows, scaling, float(depth.mean()), float(depth.std()) or 1.0)
 
 
 def _tensors(rows: ScaledRows, device: "torch.device") -> "tuple[torch.Tensor, ...]":

@@ -10,10 +10,11 @@ Codes of one campaign share a constant, because a channel, a season or a subject
 one. Small campaigns share one.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from numpy.typing import ArrayLike
 
-from disco.features.catalogue import CODE_CAMPAIGN, CODE_USED
+from disco.features.catalogue import CODE_CAMPAIGN, CODE_USED, FEATURES_KEY, written_in
 from disco.features.embedding import Scaling
 from disco.features.kernel import row_keys
 from disco.features.rows import (
@@ -32,7 +33,6 @@ from disco.features.rows import (
     feature_columns,
     history_column,
     known_rows,
-    own_features_of,
     schema_of,
     table_matrix,
     vector,
@@ -168,12 +168,7 @@ def _stride(rows: int) -> int:
 
 
 def _joined(parts: list[RawRows]) -> RawRows:
-    return RawRows(
-        np.concatenate([part.features for part in parts]),
-        np.concatenate([part.target for part in parts]),
-        np.concatenate([part.depth for part in parts]),
-        np.concatenate([part.campaign for part in parts]),
-    )
+    return RawRows(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(RawRows)))
 
 
 # ---- orders ----------------------------------------------------------------------------------------------------------
@@ -199,7 +194,7 @@ def order_rows(X: Any, target: Any, depth: Any, *, validation_share: float) -> O
         matrix, schema, own, snapshot = array_matrix(X, None), "", "", None
         names = tuple(f"x{place}" for place in range(matrix.shape[1]))
     else:
-        names, schema, own = feature_columns(table), schema_of(table), own_features_of(table)
+        names, schema, own = feature_columns(table), schema_of(table), written_in(table.schema, FEATURES_KEY)
         snapshot = snapshot_of(table.schema)
         matrix = table_matrix(table, names)
     rows = TrainingRows.of(_checked(matrix, target, depth, names), validation_share, later_half=True)
@@ -210,34 +205,45 @@ def parquet_rows(
     source: str | Path | ds.Dataset, target: str, depth: str | None, *, validation_share: float
 ) -> OrderRows:
     """Orders of a Parquet file, folder or dataset: in memory when they are few, else row group by row group."""
-    dataset, columns = _dataset(source), (target,) if depth is None else (target, depth)
-    for column in columns:
-        if column not in dataset.schema.names:
-            found = ", ".join(dataset.schema.names)
-            raise InputError("training file", found=f"the columns {found}", expected=f"a column {column}")
+    columns = (target,) if depth is None else (target, depth)
+    dataset = _dataset(source, columns, where="training file")
     count = dataset.count_rows()
     if count <= IN_MEMORY_ROWS:
         table = dataset.to_table()
         besides = table.select([name for name in table.column_names if name not in columns])
         depths = None if depth is None else table[depth]
         return order_rows(besides, table[target], depths, validation_share=validation_share)
-    empty = dataset.schema.empty_table()
+    schema, empty = dataset.schema, dataset.schema.empty_table()
     names = tuple(name for name in feature_columns(empty) if name not in columns)
 
-    def piece(group: Any) -> Read:
-        def read() -> RawRows:
-            table = group.to_table(columns=[*names, *columns])
-            return _checked(table_matrix(table, names), table[target], None if depth is None else table[depth], names)
+    def raw(table: pa.Table) -> RawRows:
+        return _checked(table_matrix(table, names), table[target], None if depth is None else table[depth], names)
 
-        return read
-
-    pieces = [piece(group) for group in _row_groups(dataset)]
+    pieces = [_Piece(group, (*names, *columns), raw) for group in _row_groups(dataset)]
     rows = TrainingRows.of_pieces(pieces, validation_share, rows=count, later_half=True)
-    return OrderRows(names, schema_of(empty), own_features_of(empty), snapshot_of(dataset.schema), rows)
+    return OrderRows(names, schema_of(empty), written_in(schema, FEATURES_KEY), snapshot_of(schema), rows)
 
 
-def _dataset(source: str | Path | ds.Dataset) -> Any:
-    return source if isinstance(source, ds.Dataset) else parquet_dataset(Path(source))
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """The rows of a row group, read whenever they are asked for."""
+
+    group: Any
+    columns: tuple[str, ...]
+    raw: Callable[[pa.Table], RawRows]
+
+    def __call__(self) -> RawRows:
+        return self.raw(self.group.to_table(columns=list(self.columns)))
+
+
+def _dataset(source: str | Path | ds.Dataset, columns: Sequence[str], *, where: str) -> Any:
+    """Rows that have these columns."""
+    dataset = source if isinstance(source, ds.Dataset) else parquet_dataset(Path(source))
+    for column in columns:
+        if column not in dataset.schema.names:
+            found = f"the columns {', '.join(dataset.schema.names)}"
+            raise InputError(where, found=found, expected=f"a column {column}")
+    return dataset
 
 
 def _row_groups(dataset: Any) -> list[Any]:
@@ -294,9 +300,8 @@ class CodesSent:
     def __post_init__(self) -> None:
         table = as_table(self.X)
         rows = len(array_matrix(self.X, None)) if table is None else table.num_rows
-        depth = depth_column(self.depth, rows=rows)
-        used = _used_column(self.used, rows=rows)
-        campaign = read_labels(_plain(self.campaign), where="codes, campaign", rows=rows).astype(str)
+        columns = _code_columns(self.depth, self.used, self.campaign, rows=rows, where="codes, campaign")
+        used = columns.used
         if used.all() or not used.any():
             raise InputError(
                 "codes, used",
@@ -304,7 +309,7 @@ class CodesSent:
                 expected="codes that were used and codes that were not",
                 fix="Hand in every code that was sent, whether it was used or not.",
             )
-        for name, column in (("depth", depth), ("used", used), ("campaign", campaign)):
+        for name, column in columns._asdict().items():
             object.__setattr__(self, name, column)
 
     def __len__(self) -> int:
@@ -343,11 +348,7 @@ def read_codes(codes: GivenCodes, names: tuple[str, ...], *, schema: str, valida
         return _in_memory(matrix, codes, names, validation_share)
     if not isinstance(codes, str | Path | ds.Dataset):
         raise InputError("codes", found=f"a {type(codes).__name__}", expected="CodesSent, or Parquet rows of codes")
-    dataset = _dataset(codes)
-    for column in _CODE_COLUMNS:
-        if column not in dataset.schema.names:
-            found = f"the columns {', '.join(dataset.schema.names)}"
-            raise InputError("file of codes", found=found, expected=f"a column {column}")
+    dataset = _dataset(codes, _CODE_COLUMNS, where="file of codes")
     _check_schema(schema_of(dataset.schema.empty_table()), schema)
     if dataset.count_rows() <= IN_MEMORY_ROWS:
         table = dataset.to_table()
@@ -358,16 +359,11 @@ def read_codes(codes: GivenCodes, names: tuple[str, ...], *, schema: str, valida
         table = group.to_table(columns=[*history, *_CODE_COLUMNS])
         tally.add(_columns(table), known_rows(table_matrix(table, history), history))
 
-    def piece(group: Any) -> Read:
-        def read() -> RawRows:
-            table = group.to_table(columns=[*names, *_CODE_COLUMNS])
-            return tally.rows(table_matrix(table, names), _columns(table), names)
+    def raw(table: pa.Table) -> RawRows:
+        return tally.rows(table_matrix(table, names), _columns(table), names)
 
-        return read
-
-    rows = TrainingRows.of_pieces(
-        [piece(group) for group in groups], validation_share, rows=tally.sent, later_half=False
-    )
+    pieces = [_Piece(group, (*names, *_CODE_COLUMNS), raw) for group in groups]
+    rows = TrainingRows.of_pieces(pieces, validation_share, rows=tally.sent, later_half=False)
     return CodeRows(rows, tally.constants, tally.sent, tally.used)
 
 
@@ -381,45 +377,49 @@ def _in_memory(matrix: Matrix, codes: Any, names: tuple[str, ...], validation_sh
 _CODE_COLUMNS = (DEPTH, CODE_USED, CODE_CAMPAIGN)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Columns:
+class _CodeColumns(NamedTuple):
+    """What is known of codes beside their receivers' features, checked; one entry per code."""
+
     depth: Vector
     used: Flags
     campaign: Any
 
 
-def _columns(table: pa.Table) -> _Columns:
-    rows = table.num_rows
-    return _Columns(
-        depth_column(table[DEPTH], rows=rows),
-        _used_column(table[CODE_USED], rows=rows),
-        read_labels(_plain(table[CODE_CAMPAIGN]), where=f"column {CODE_CAMPAIGN}", rows=rows).astype(str),
+def _code_columns(depth: Any, used: Any, campaign: Any, *, rows: int, where: str) -> _CodeColumns:
+    """where: the column of campaigns, for messages."""
+    return _CodeColumns(
+        depth_column(depth, rows=rows),
+        _used_column(used, rows=rows),
+        read_labels(_plain(campaign), where=where, rows=rows).astype(str),
     )
+
+
+def _columns(table: pa.Table) -> _CodeColumns:
+    columns = (table[name] for name in _CODE_COLUMNS)
+    return _code_columns(*columns, rows=table.num_rows, where=f"column {CODE_CAMPAIGN}")
 
 
 class _Tally:
     """Codes of customers with a history, sent and used, by campaign."""
 
     def __init__(self) -> None:
-        self._sent: dict[str, int] = {}
-        self._used: dict[str, int] = {}
+        self._sent: Counter[str] = Counter()
+        self._used: Counter[str] = Counter()
 
     def add(self, codes: Any, known: Flags) -> None:
         """codes: `CodesSent`, or the columns of a piece. known: whose receiver has a history."""
         labels, place = np.unique(codes.campaign[known], return_inverse=True)
-        sent = np.bincount(place, minlength=labels.size)
-        used = np.bincount(place[codes.used[known]], minlength=labels.size)
-        for label, of_sent, of_used in zip(labels.tolist(), sent.tolist(), used.tolist(), strict=True):
-            self._sent[label] = self._sent.get(label, 0) + of_sent
-            self._used[label] = self._used.get(label, 0) + of_used
+        for counter, places in ((self._sent, place), (self._used, place[codes.used[known]])):
+            counts = np.bincount(places, minlength=labels.size)
+            counter.update(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
 
     @property
     def sent(self) -> int:
-        return sum(self._sent.values())
+        return self._sent.total()
 
     @property
     def used(self) -> int:
-        return sum(self._used.values())
+        return self._used.total()
 
     @property
     def large(self) -> list[str]:

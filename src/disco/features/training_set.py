@@ -11,33 +11,37 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from disco.features.builder import (
-    AS_OF_KEY,
-    SCHEMA_KEY,
+    FeatureRequest,
     MissingTableWarning,
     connected,
     feature_sql,
-    metadata_of,
     missing_tables,
     reading,
+    require_tables,
 )
 from disco.features.catalogue import (
+    AS_OF_KEY,
     CODE_CAMPAIGN,
     CODE_USED,
     FEATURES,
     HISTORY_FEATURE,
+    SAMPLED_KEY,
+    SCHEMA_KEY,
     Feature,
-    choose,
+    feature_names_of,
+    metadata_of,
     schema_hash,
+    written_in,
 )
 from disco.features.files import write_batches, write_features
-from disco.features.on_engine import MOST_CUSTOMERS, CustomerSample, is_sampled
+from disco.features.on_engine import MOST_CUSTOMERS, CustomerSample
 from disco.features.snapshot import Snapshot, counted, snapshot_of, with_snapshot
 from disco.features.sources import Sources
 from disco.features.training_rows import DEPTH, CodesSent
@@ -48,10 +52,9 @@ from disco.records.identity import read_ids
 from disco.records.ports import Tables, locale_of
 from disco.records.private import temporary_folder
 
+Rows: TypeAlias = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 MATURITY_DAYS = 35  # a code counts as unused when it was not used so many days after it was sent
 MOST_UNSENT = 0.05  # share of coded orders whose code is not in the table of codes, before that is said
-_BESIDES = ("customer_id", "ordered_at", "log_full_price", "depth", "depth_derived")
-_BESIDES_CODES = ("customer_id", "sent_at", DEPTH, CODE_USED, CODE_CAMPAIGN)
 
 
 def months_later(day: date, months: int) -> date:
@@ -88,11 +91,11 @@ class TrainingSet:
 
     @classmethod
     def of(cls, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> "TrainingSet":
-        """The rows of `training_batches`, in memory."""
+        """The rows of `TrainingTables.orders`, in memory."""
         table = pa.Table.from_batches(batches, schema).combine_chunks()
         return cls(
             ids=read_ids(table["customer_id"]),
-            X=table.drop_columns(list(_BESIDES)),
+            X=table.select(feature_names_of(schema)),
             log_full_price=table["log_full_price"].to_numpy(),
             depth=table["depth"].to_numpy(),
             depth_derived=np.asarray(table["depth_derived"].to_numpy(), np.bool_),
@@ -117,19 +120,12 @@ def training_set(
     tables: as `disco.open_tables` gives them. maturity_days: a code is used if it was used within so many days; codes
     that have not had them yet are left out. features, threads, memory_limit: as for `build_features`.
     """
-    with opened_training(
-        tables,
-        window_start=window_start,
-        window_end=window_end,
-        features=features,
-        threads=threads,
-        memory_limit=memory_limit,
-    ) as training:
-        with training.orders() as (schema, batches):
-            rows = TrainingSet.of(schema, batches)
-        with training.codes(maturity_days=maturity_days) as (schema, batches):
-            rows = replace(rows, codes=codes_sent(pa.Table.from_batches(batches, schema).combine_chunks()))
-    for note in missing_tables(choose(features), tables.names()):
+    request = FeatureRequest(as_of=window_start, features=features, threads=threads, memory_limit=memory_limit)
+    with opened_training(tables, request, window_end=window_end) as training:
+        rows = TrainingSet.of(*training.orders())
+        schema, batches = training.codes(maturity_days=maturity_days)
+        rows = replace(rows, codes=codes_sent(pa.Table.from_batches(batches, schema).combine_chunks()))
+    for note in missing_tables(request.chosen, tables.names()):
         warnings.warn(note, MissingTableWarning, stacklevel=2)
     return rows
 
@@ -139,70 +135,32 @@ def codes_sent(table: pa.Table) -> CodesSent | None:
     used = np.asarray(table[CODE_USED].to_numpy(), np.bool_)
     if used.all() or not used.any():
         return None
-    besides = [name for name in _BESIDES_CODES if name in table.column_names]
-    return CodesSent(table.drop_columns(besides), table[DEPTH], used, table[CODE_CAMPAIGN])
-
-
-@contextmanager
-def training_batches(
-    tables: Tables,
-    *,
-    window_start: date,
-    window_end: date,
-    features: Sequence[Feature | str] | None = None,
-    built: Any = None,
-    threads: int | None = None,
-    memory_limit: str | None = None,
-    most_customers: int = MOST_CUSTOMERS,
-) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """The orders of a training set as (schema, record batches) in time order, never all in memory at once.
-
-    `built` is a table or dataset of the same features as of `window_start`, where they were computed before.
-    most_customers: as for `opened_training`.
-    """
-    with (
-        opened_training(
-            tables,
-            window_start=window_start,
-            window_end=window_end,
-            features=features,
-            built=built,
-            threads=threads,
-            memory_limit=memory_limit,
-            most_customers=most_customers,
-        ) as training,
-        training.orders() as rows,
-    ):
-        yield rows
+    return CodesSent(table.select(feature_names_of(table.schema)), table[DEPTH], used, table[CODE_CAMPAIGN])
 
 
 @contextmanager
 def opened_training(
     tables: Tables,
+    request: FeatureRequest,
     *,
-    window_start: date,
     window_end: date,
-    features: Sequence[Feature | str] | None = None,
     built: Any = None,
-    threads: int | None = None,
-    memory_limit: str | None = None,
     most_customers: int = MOST_CUSTOMERS,
 ) -> Iterator["TrainingTables"]:
-    """A shop's tables, ready to be asked for the orders and the codes of a window.
+    """A shop's tables, ready to be asked for the orders and the codes of a window, which begins on the day of the
+    features that are requested.
 
-    `built` is a table or dataset of the same features as of `window_start`, where they were computed before. Otherwise
-    they are computed here, once for both, into a temporary file. most_customers: of more, some are taken (`sample`).
+    `built` is a table or dataset of these features, where they were computed before. Otherwise they are computed here,
+    once for orders and codes, into a temporary file. most_customers: of more, some are taken (`CustomerSample`).
     """
+    window_start, chosen = request.as_of, request.chosen
     if not (isinstance(window_start, date) and isinstance(window_end, date)) or window_end <= window_start:
         raise InputError("training window", found=f"{window_start} to {window_end}", expected="an end after its start")
-    chosen = choose(features)
     with (
-        connected(tables, threads=threads, memory_limit=memory_limit) as (connection, present),
+        connected(tables, threads=request.threads, memory_limit=request.memory_limit) as (connection, present),
         temporary_folder("features") as folder,
     ):
-        for table in ("customers", "orders"):
-            if table not in present:
-                raise InputError("tables", found=", ".join(present) or "none", expected=f"a table {table}")
+        require_tables(present, "customers", "orders")
         with reading(tables):
             before = Sources.describe(connection, present, window_start, locale_of(tables))
             before.check(connection)
@@ -218,14 +176,7 @@ def opened_training(
         snapshot = snapshot_of(rows.schema) or counted(rows)
         rows = _sampled(rows, folder / "sampled.parquet", most_customers)
         connection.register("built", rows)
-        yield TrainingTables(
-            tables=tables,
-            connection=connection,
-            chosen=chosen,
-            before=before,
-            within=within,
-            snapshot=snapshot,
-        )
+        yield TrainingTables(tables, connection, chosen, before, within, snapshot)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -240,14 +191,32 @@ class TrainingTables:
     snapshot: Snapshot
     """Of all customers on the first day of the window."""
 
-    @contextmanager
-    def orders(self) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    def orders(self) -> Rows:
         """The orders of the window as (schema, record batches) in time order."""
-        with self._rows(_training_sql(self.chosen, self.before, self.within)) as rows:
-            yield rows
+        before, within = self.before, self.within
+        # without `paid` the share is unknown, and DuckDB's greatest would make it 0
+        share = "CASE WHEN o.paid_minor IS NOT NULL THEN least(greatest(1 - o.paid_minor / o.full_minor, 0), 0.99) END"
+        if "codes" in within.types:
+            depth = f"CASE WHEN o.code_key IS NULL THEN 0 ELSE coalesce(used.depth_bp / 10000, {share}) END"
+            derived = "o.code_key IS NOT NULL AND used.depth_bp IS NULL"
+            join = f"LEFT JOIN ({within.used_depths()}) used ON used.code_key = o.code_key"
+        else:
+            depth, derived, join = f"CASE WHEN o.code_key IS NULL THEN 0 ELSE {share} END", "o.code_key IS NOT NULL", ""
+        return self._rows(f"""
+          SELECT f.customer_id, o.ordered_at, ln(o.full_minor / {within.minor_per_unit}) AS log_full_price,
+                 CAST({depth} AS DOUBLE) AS depth,
+                 {derived} AS depth_derived, {self._names}
+          FROM (SELECT {within.key("customer", "orders")} AS customer, {within.key("order", "orders")} AS order_key,
+                       {within.key("code", "orders")} AS code_key, CAST(t.ordered_at AS TIMESTAMP) AS ordered_at,
+                       {within.cell("orders", "full_price")} AS full_minor,
+                       {within.cell("orders", "paid")} AS paid_minor
+                FROM raw_orders t WHERE {within.within("ordered_at", days=self._days)}) o
+          JOIN built f ON {before.key("customer", "customers", "f")} = o.customer
+          {join}
+          WHERE o.full_minor > 0 AND f.{HISTORY_FEATURE} > 0 AND ({depth}) IS NOT NULL
+          ORDER BY o.ordered_at, o.order_key""")
 
-    @contextmanager
-    def codes(self, *, maturity_days: int = MATURITY_DAYS) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    def codes(self, *, maturity_days: int = MATURITY_DAYS) -> Rows:
         """The matured codes that were sent in the window, as (schema, record batches) in time order; no row without a
         table of codes. A code is used if that was within `maturity_days` of its sending."""
         days = read_count(maturity_days, where="maturity_days")
@@ -255,18 +224,37 @@ class TrainingTables:
             ((newest,),) = self.connection.sql(self.within.newest_day()).fetchall()
         if newest is None or "codes" not in self.within.types:
             schema = self._schema(pa.schema([*_CODE_FIELDS, *((each.name, pa.float64()) for each in self.chosen)]))
-            yield schema, iter(())
-            return
+            return schema, iter(())
         known_until = newest + timedelta(days=1)
-        with self._rows(_codes_sql(self.chosen, self.before, self.within, days, known_until)) as rows:
-            yield rows
+        sent = self.within.sent_codes(days=self._days, maturity_days=days, matured_by=known_until)
+        return self._rows(f"""
+          SELECT f.customer_id, c.sent_at, CAST(c.depth_bp / 10000 AS DOUBLE) AS {DEPTH}, c.used AS {CODE_USED},
+                 c.campaign AS {CODE_CAMPAIGN}, {self._names}
+          FROM ({sent}) c
+          JOIN built f ON {self.before.key("customer", "customers", "f")} = c.customer
+          WHERE f.{HISTORY_FEATURE} > 0
+          ORDER BY c.sent_at, c.code_key, c.customer, c.campaign""")
 
-    @contextmanager
-    def _rows(self, query: str) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    @property
+    def _names(self) -> str:
+        return ", ".join(f"f.{feature.name}" for feature in self.chosen)
+
+    @property
+    def _days(self) -> int:
+        """Of the window."""
+        return (self.within.as_of - self.before.as_of).days
+
+    def _rows(self, query: str) -> Rows:
         with reading(self.tables):
             reader = self.connection.sql(query).to_arrow_reader(65536)
         schema = self._schema(reader.schema)
-        yield schema, _batches(reader, schema, self.tables)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with reading(self.tables):
+                for batch in reader:
+                    yield batch.cast(schema)
+
+        return schema, batches()
 
     def _schema(self, schema: pa.Schema) -> pa.Schema:
         return with_snapshot(schema.with_metadata(metadata_of(self.chosen, self.before.as_of)), self.snapshot)
@@ -294,11 +282,11 @@ _CODE_FIELDS = (
 
 def _sampled(rows: Any, path: Path, most: int) -> Any:
     """The features of the customers to train on: all, or of very many some."""
-    sample = CustomerSample(rows.num_rows if isinstance(rows, pa.Table) else rows.count_rows(), most)
-    if sample.is_everybody or is_sampled(rows.schema):
+    dataset = ds.dataset(rows) if isinstance(rows, pa.Table) else rows
+    sample = CustomerSample(dataset.count_rows(), most)
+    if sample.is_everybody or written_in(rows.schema, SAMPLED_KEY):
         return rows
-    batches = rows.to_batches() if isinstance(rows, pa.Table) else rows.to_batches(batch_size=65536)
-    write_batches(path, rows.schema, sample.of_batches(iter(batches)))
+    write_batches(path, rows.schema, sample.of_batches(dataset.to_batches(batch_size=65536)))
     return ds.dataset(path, format="parquet")
 
 
@@ -309,8 +297,7 @@ def with_history(chosen: tuple[Feature, ...]) -> tuple[Feature, ...]:
 
 
 def _check_built(schema: pa.Schema, chosen: Sequence[Feature], window_start: date) -> None:
-    metadata = schema.metadata or {}
-    found, expected = metadata.get(SCHEMA_KEY, b"").decode(), schema_hash(chosen)
+    found, expected = written_in(schema, SCHEMA_KEY), schema_hash(chosen)
     if found not in (expected, schema_hash(with_history(tuple(chosen)))):
         raise SchemaMismatchError(
             "feature table",
@@ -318,55 +305,6 @@ def _check_built(schema: pa.Schema, chosen: Sequence[Feature], window_start: dat
             expected=expected,
             fix="Build the features again with `disco features`.",
         )
-    as_of = metadata.get(AS_OF_KEY, b"").decode()
+    as_of = written_in(schema, AS_OF_KEY)
     if as_of != window_start.isoformat():
         raise InputError("feature table", found=f"features as of {as_of}", expected=f"as of {window_start}")
-
-
-def _codes_sql(
-    chosen: Sequence[Feature], before: Sources, within: Sources, maturity_days: int, known_until: date
-) -> str:
-    sent = within.sent_codes(
-        days=(within.as_of - before.as_of).days, maturity_days=maturity_days, matured_by=known_until
-    )
-    names = ", ".join(f"f.{feature.name}" for feature in chosen)
-    return f"""
-      SELECT f.customer_id, c.sent_at, CAST(c.depth_bp / 10000 AS DOUBLE) AS {DEPTH}, c.used AS {CODE_USED},
-             c.campaign AS {CODE_CAMPAIGN}, {names}
-      FROM ({sent}) c
-      JOIN built f ON {before.key("customer", "customers", "f")} = c.customer
-      WHERE f.{HISTORY_FEATURE} > 0
-      ORDER BY c.sent_at, c.code_key, c.customer, c.campaign"""
-
-
-def _training_sql(chosen: Sequence[Feature], before: Sources, within: Sources) -> str:
-    customer = before.key("customer", "customers", "f")
-    # without `paid` the share is unknown, and DuckDB's greatest would make it 0
-    share = "CASE WHEN o.paid_minor IS NOT NULL THEN least(greatest(1 - o.paid_minor / o.full_minor, 0), 0.99) END"
-    if "codes" in within.types:
-        depth = f"CASE WHEN o.code_key IS NULL THEN 0 ELSE coalesce(used.depth_bp / 10000, {share}) END"
-        derived = "o.code_key IS NOT NULL AND used.depth_bp IS NULL"
-        join = f"LEFT JOIN ({within.used_depths()}) used ON used.code_key = o.code_key"
-    else:
-        depth, derived, join = f"CASE WHEN o.code_key IS NULL THEN 0 ELSE {share} END", "o.code_key IS NOT NULL", ""
-    names = ", ".join(f"f.{feature.name}" for feature in chosen)
-    in_window = within.within("ordered_at", days=(within.as_of - before.as_of).days)
-    return f"""
-      SELECT f.customer_id, o.ordered_at, ln(o.full_minor / {within.minor_per_unit}) AS log_full_price,
-             CAST({depth} AS DOUBLE) AS depth,
-             {derived} AS depth_derived, {names}
-      FROM (SELECT {within.key("customer", "orders")} AS customer, {within.key("order", "orders")} AS order_key,
-                   {within.key("code", "orders")} AS code_key, CAST(t.ordered_at AS TIMESTAMP) AS ordered_at,
-                   {within.cell("orders", "full_price")} AS full_minor,
-                   {within.cell("orders", "paid")} AS paid_minor
-            FROM raw_orders t WHERE {in_window}) o
-      JOIN built f ON {customer} = o.customer
-      {join}
-      WHERE o.full_minor > 0 AND f.{HISTORY_FEATURE} > 0 AND ({depth}) IS NOT NULL
-      ORDER BY o.ordered_at, o.order_key"""
-
-
-def _batches(reader: Any, schema: pa.Schema, tables: Tables) -> Iterator[pa.RecordBatch]:
-    with reading(tables):
-        for batch in reader:
-            yield batch.cast(schema)

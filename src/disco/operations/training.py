@@ -15,16 +15,16 @@ from disco.belief import BasketModel
 from disco.evaluation.accuracy import Accuracy, accuracy
 from disco.features import ContextNetwork, Feature, files
 from disco.features.builder import FeatureRequest, missing_tables
-from disco.features.catalogue import choose
-from disco.features.files import TABLES_KEY, built_as_of, built_features, built_from, read_schema, write_batches
+from disco.features.catalogue import AS_OF_KEY, FEATURES_KEY, TABLES_KEY, choose, from_text, with_written, written_in
+from disco.features.files import read_schema, write_batches
 from disco.features.network import WITH_ENGAGEMENT
 from disco.features.on_engine import MOST_CUSTOMERS, batches_by, sampled_batches
 from disco.features.training_set import (
     MATURITY_DAYS,
     TrainingSet,
+    TrainingTables,
     months_later,
     opened_training,
-    training_batches,
     unsent_codes,
     with_history,
 )
@@ -111,7 +111,7 @@ def write_features(
     with open_tables(place) as source, batches_by(engine, source, request) as (schema, batches):
         notes = missing_tables(request.chosen, source.names())
         if "://" not in place:  # a URL may hold a password
-            schema = schema.with_metadata({**schema.metadata, TABLES_KEY: str(Path(place).resolve()).encode()})
+            schema = with_written(schema, TABLES_KEY, str(Path(place).resolve()))
         rows = files.write_features(out, schema, _somebody((batch.cast(schema) for batch in batches), place, as_of))
     return FeaturesResult(file=str(out), as_of=as_of, customers=rows, features=len(schema) - 1, warnings=notes)
 
@@ -162,7 +162,8 @@ def train_context(
         made = _training_rows(builder, features, tables, window_start, months, catalogue, maturity_days)
         check(made.tables)
         codes = made.codes if network.heads == WITH_ENGAGEMENT else None
-        notes = (*made.notes, *map(str, network.fit_with_notes(made.rows, codes=codes, progress=progress)))
+        notes = list(made.notes)
+        network.fit(made.rows, codes=codes, progress=progress, warn=lambda note: notes.append(str(note)))
         network.save(out)
         tested = None if made.tables is None else _test(network, builder, made, engine)
     return ContextTrained(
@@ -174,7 +175,7 @@ def train_context(
         codes=made.code_count if network.head_ is not None else 0,
         validation_log_loss=min(network.validation_log_losses_, default=None),
         test=tested,
-        warnings=notes,
+        warnings=tuple(notes),
     )
 
 
@@ -216,10 +217,12 @@ class _Builder:
             write_batches(file, *rows)
         return ds.dataset(file, format="parquet")
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Of `opened_training`."""
-        return {"most_customers": self.most_customers, "threads": self.threads}
+    def opened(
+        self, source: Tables, start: date, end: date, chosen: Sequence[Feature] | None, built: Any
+    ) -> AbstractContextManager[TrainingTables]:
+        """The tables, ready to be asked for a window. built: its features, where they are there already."""
+        request = FeatureRequest(as_of=start, features=chosen, threads=self.threads)
+        return opened_training(source, request, window_end=end, built=built, most_customers=self.most_customers)
 
 
 def _training_rows(
@@ -237,9 +240,10 @@ def _training_rows(
         schema = read_schema(features)
         if "log_full_price" in schema.names:
             return _TrainingRows(features)
-        as_of = built_as_of(schema)
-        tables, chosen = tables or built_from(schema), built_features(schema)
-        if as_of is None:
+        as_of = written_in(schema, AS_OF_KEY)
+        tables = tables or written_in(schema, TABLES_KEY) or None
+        chosen = from_text(written_in(schema, FEATURES_KEY))
+        if not as_of:
             raise InputError(str(features), found="no as-of date", expected="a file written by `disco features`")
         if start is not None and str(start) != as_of:
             raise UsageError("--window-start", found=start, expected=f"{as_of}, the date of the features")
@@ -254,15 +258,12 @@ def _training_rows(
     built = built if given else builder.features(tables, start, chosen)
     with (
         builder.open_tables(tables) as source,
-        opened_training(
-            source, window_start=start, window_end=end, features=chosen, built=built, **builder.settings
-        ) as training,
+        builder.opened(source, start, end, chosen, built) as training,
     ):
         coded = _CodedOrders()
-        with training.orders() as (schema, batches):
-            count = write_batches(rows, schema, coded.watch(batches))
-        with training.codes(maturity_days=maturity_days) as (schema, batches):
-            codes = write_batches(sent, schema, batches)
+        schema, batches = training.orders()
+        count = write_batches(rows, schema, coded.watch(batches))
+        codes = write_batches(sent, *training.codes(maturity_days=maturity_days))
         notes = () if given else missing_tables(choose(chosen), source.names())
         if "codes" in source.names():
             notes += unsent_codes(coded.all, coded.unknown)
@@ -299,11 +300,9 @@ def _test(network: ContextNetwork, builder: _Builder, made: _TrainingRows, engin
     built = builder.features(made.tables, start, chosen)
     with (
         builder.open_tables(made.tables) as source,
-        training_batches(
-            source, window_start=start, window_end=after, features=chosen, built=built, **builder.settings
-        ) as (schema, batches),
+        builder.opened(source, start, after, chosen, built) as training,
     ):
-        test = TrainingSet.of(schema, batches)
+        test = TrainingSet.of(*training.orders())
     if len(test) < 2:
         return None
     return accuracy(network.predict(test.X, test.depth, engine=engine), test.log_full_price)
