@@ -9,6 +9,7 @@ from disco.evaluation.log import random_log
 from disco.evaluation.passes import (
     FigureOverPasses,
     PassResult,
+    PassRules,
     bootstrap_rows,
     play,
     presented_rows,
@@ -16,6 +17,10 @@ from disco.evaluation.passes import (
     starting_belief,
 )
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
+
+
+def _play(log, rows, policy, *, start, seed, **rules):
+    return play(log, rows, policy, PassRules(**rules), start=start, seed=seed)
 
 
 def model_of(log):
@@ -27,7 +32,7 @@ def model_of(log):
 def test_every_policy_keeps_the_caps_of_every_batch(log, policy):
     limits = read_batch_limits({0.1: 0.25, 0.3: 30}, depths=log.depths, batch=500, rows=1200, revenue_weight=3.0)
     start = starting_belief(model_of(log), log, learn_engagement=False)
-    played = play(
+    played = _play(
         log, np.arange(1200), policy, start=start, limits=limits, seed=4, learning=True, learn_engagement=False
     )
     for batch, most in ((0, (125, 500, 30)), (1, (125, 500, 30)), (2, (50, 200, 12))):

@@ -12,6 +12,7 @@ from disco.belief import BasketModel, Engagement, EngagementCounts, OneHotDepth,
 from disco.campaign import Belief
 from disco.evaluation.log import random_log
 from disco.evaluation.passes import (
+    PassRules,
     UnconstrainedLearner,
     play,
     read_batch_limits,
@@ -22,6 +23,10 @@ from disco.evaluation.replay import known_at_start, replay
 from disco.policy import Greedy, Random, Thompson
 from disco.records.errors import InputError, LimitError, SchemaMismatchError
 from disco.records.score import EngagementHead, ScoreBins
+
+
+def _play(log, rows, policy, *, start, seed, **rules):
+    return play(log, rows, policy, PassRules(**rules), start=start, seed=seed)
 
 
 def model_of(log):
@@ -62,7 +67,7 @@ def test_only_accepted_rows_are_learned_from(log):
     first = replay(log, Thompson(), belief=model_of(log), batch=300, passes=1, repeats=0, seed=3)
     limits = read_batch_limits(None, depths=log.depths, batch=300, rows=1200, revenue_weight=None)
     start = starting_belief(model_of(log), log, learn_engagement=False)
-    played = play(
+    played = _play(
         log, np.arange(1200), Thompson(), start=start, limits=limits, seed=3, learning=True, learn_engagement=False
     )
     prices = log.full_price.copy()
@@ -125,7 +130,7 @@ def markdown_per_customer(log, found):
     """Recovered from revenue alone: R = F(1−a) and C = F·a, summed over the accepted rows of each depth."""
     limits = read_batch_limits(None, depths=log.depths, batch=600, rows=1200, revenue_weight=50.0)
     start = starting_belief(model_of(log), log, learn_engagement=False)
-    played = play(
+    played = _play(
         log, np.arange(1200), Greedy(), start=start, limits=limits, seed=0, learning=True, learn_engagement=False
     )
     rows = played.accepted & log.bought
@@ -279,7 +284,7 @@ def test_a_policy_that_forgets_follows_a_change_of_demand():
         basket = BasketModel(forgetting=forgetting).update(changing.context[:100], depth[:100], price[:100])
         start = Belief(basket=basket, engagement=Engagement(override=dict.fromkeys(changing.depths, 1.0)))
         settings = {"start": start, "limits": limits, "seed": 1, "learning": True, "learn_engagement": False}
-        played = play(changing, np.arange(rows), Greedy(), **settings)
+        played = _play(changing, np.arange(rows), Greedy(), **settings)
         late[forgetting] = (played.choice[rows * 9 // 16 : rows * 5 // 8] == 1).mean()
     assert late[1.0] > 0.9
     assert late[0.5] < 0.1
@@ -351,7 +356,7 @@ def test_scores_bring_codes_to_those_who_use_them(policy):
     for name, played in (("scores", log), ("none", replace(log, score=None))):
         limits = read_batch_limits(caps, depths=log.depths, batch=1000, rows=4000, revenue_weight=3.0)
         start, played = known_at_start(None, played, None, learn_engagement=True, first=np.arange(limits.batch))
-        done = play(
+        done = _play(
             played, np.arange(4000), policy, start=start, limits=limits, seed=4, learning=True, learn_engagement=True
         )
         coded = done.choice[1000:] >= 0
@@ -404,7 +409,7 @@ def test_a_log_without_scores_has_those_of_the_beliefs_head(learn_engagement):
     limits = read_batch_limits({0.3: 0.2}, depths=log.depths, batch=300, rows=900, revenue_weight=3.0)
     scored = replace(log, score=head.scores(log.context))
     passes = [
-        play(one, np.arange(900), Greedy(), start=belief, limits=limits, seed=4, learning=True,
+        _play(one, np.arange(900), Greedy(), start=belief, limits=limits, seed=4, learning=True,
              learn_engagement=learn_engagement)
         for one in (log, scored)
     ]  # fmt: skip
@@ -442,7 +447,7 @@ def test_without_scores_of_its_own_a_log_has_those_of_the_beliefs_head():
     start = Belief(basket=BasketModel(), engagement=Engagement(), head=head)
     limits = read_batch_limits({0.1: 0.4}, depths=log.depths, batch=300, rows=900, revenue_weight=3.0)
     played = [
-        play(one, np.arange(900), Thompson(), start=start, limits=limits, seed=4, learning=True, learn_engagement=True)
+        _play(one, np.arange(900), Thompson(), start=start, limits=limits, seed=4, learning=True, learn_engagement=True)
         for one in (replace(log, score=None), replace(log, score=head.scores(log.context)))
     ]
     assert played[0].choice.tobytes() == played[1].choice.tobytes()

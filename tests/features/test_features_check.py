@@ -8,6 +8,7 @@ import pytest
 
 from disco.features import ContextNetwork, check_context
 from disco.features.catalogue import SCHEMA_KEY
+from disco.features.training import NetworkFit
 from disco.records.diagnosis import CheckUp, Outcome
 
 ROWS = 3000
@@ -153,7 +154,7 @@ def test_dead_units_are_watched_and_fail_from_half_of_them_on(network):
         dead = network.embedding_.inverse_sd.copy()
         dead[list(units)] = 0
         other = ContextNetwork()
-        other.restore(replace(network.embedding_, inverse_sd=dead), validation_losses=())
+        other._fitted = NetworkFit(replace(network.embedding_, inverse_sd=dead), (), (), ())
         return next(one for one in check_context(other, table(seed=1)) if one.check == "dead units")
 
     assert with_dead().outcome is Outcome.OK

@@ -10,6 +10,7 @@ import pytest
 
 from disco import CodesSent
 from disco.features import ContextNetwork, training, training_rows, training_set
+from disco.features.builder import FeatureRequest
 from disco.features.training import EngagementWarning
 from disco.features.training_rows import order_rows, read_codes
 from disco.features.training_set import opened_training, unsent_codes
@@ -322,10 +323,8 @@ def test_a_shop_without_codes_has_none_to_learn_from(tables, memory_tables):
         assert training_set(memory_tables(without), window_start=START, window_end=END).codes is None
     empty = {**tables, "codes": tables["codes"].slice(0, 0)}
     assert training_set(memory_tables(empty), window_start=START, window_end=END).codes is None
-    with (
-        opened_training(memory_tables(without), window_start=START, window_end=END) as training,
-        training.codes() as (schema, batches),
-    ):
+    with opened_training(memory_tables(without), FeatureRequest(as_of=START), window_end=END) as training:
+        schema, batches = training.codes()
         assert pa.Table.from_batches(batches, schema).num_rows == 0
         assert {"code_used", "code_campaign", "orders_365d"} <= set(schema.names)
 

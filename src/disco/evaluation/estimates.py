@@ -47,6 +47,25 @@ def unlimited(value: float, *, level: float) -> Estimate:
     return Estimate(value, -np.inf, np.inf, level, np.inf)
 
 
+def interval_in_words(found: Estimate) -> str:
+    """The interval of a difference, as texts show it.
+
+    >>> interval_in_words(Estimate(1.5, 0.5, 2.5, level=0.9))
+    '90% interval +0.500 to +2.500'
+    """
+    lower, upper = found.ends or (-np.inf, np.inf)
+    return f"{found.level:.0%} interval {lower:+,.3f} to {upper:+,.3f}"
+
+
+def effective_rows(weights: Vector) -> float:
+    """(Σw)²/Σw²: how many unweighted rows the weighted ones (n,) are worth.
+
+    >>> effective_rows(np.array([2.0, 2.0, 0.0]))
+    2.0
+    """
+    return float(weights.sum() ** 2 / (weights @ weights)) if weights.any() else 0.0
+
+
 def quantile(level: float, *, freedom: float = np.inf) -> float:
     """The two-sided quantile of a level: 1.96 at 95%.
 
@@ -250,12 +269,7 @@ class Comparison:
 
 
 def compare(
-    decided: Mean,
-    control: Mean,
-    *,
-    level: float = 0.95,
-    shared_variance: float = 0.0,
-    look: Look = AT_THE_END,
+    decided: Mean, control: Mean, *, level: float = 0.95, shared_variance: float = 0.0, look: Look = AT_THE_END
 ) -> Comparison:
     """Welch: t = d/√(v_d+v_c) with 1/(s_d²/(n_d−1)+s_c²/(n_c−1)) degrees of freedom, s the shares of v_d+v_c.
 
@@ -361,12 +375,7 @@ class Adjusted:
 
 
 def compare_adjusted(
-    decided: Vector,
-    control: Vector,
-    *,
-    before: tuple[Matrix, Matrix],
-    level: float = 0.95,
-    look: Look = AT_THE_END,
+    decided: Vector, control: Vector, *, before: tuple[Matrix, Matrix], level: float = 0.95, look: Look = AT_THE_END
 ) -> Adjusted:
     """CUPED: compare y − θᵀ(x − x̄), x (n, p) known before the campaign, θ from least squares within arms, pooled.
 

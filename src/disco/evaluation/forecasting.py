@@ -16,18 +16,18 @@ a belief's few accepted rows make them more so: intervals of values reach furthe
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from disco.belief import BasketModel, Engagement, EngagementCounts
 from disco.campaign import Belief, Lesson, learn
-from disco.evaluation.estimates import unlimited
+from disco.evaluation.estimates import interval_in_words, unlimited
 from disco.evaluation.log import RandomLog, require_log
 from disco.evaluation.passes import (
-    BatchLimits,
     FigureOverPasses,
     PassResult,
+    PassRules,
     Valued,
     generator,
     less,
@@ -61,11 +61,9 @@ class PolicyForecast:
         name, found = "objective", self.objective_against_random
         if found is None:
             name, found = "revenue", self.revenue_against_random
-        lower, upper = found.ends or (-np.inf, np.inf)
         return (
             f"PolicyForecast({self.policy}: {name} per customer {found.value:+,.3f} against random "
-            f"({found.level:.0%} interval {lower:+,.3f} to {upper:+,.3f}; promised "
-            f"{self.promised_against_random:+,.3f})"
+            f"({interval_in_words(found)}; promised {self.promised_against_random:+,.3f})"
         )
 
 
@@ -131,28 +129,16 @@ def forecast_policies(
     everybody = np.arange(len(log))
     counted = {id(known): Engagement(counts=known.engagement.counts) for known in (*beliefs, whole)}  # fitted once each
 
-    together = limits.of_size(len(log))
+    by_fold = PassRules(limits=limits, learning=False, learn_engagement=False, engine=engine)
+    together = replace(by_fold, limits=limits.of_size(len(log)))
 
-    def plays(
-        policy: Policy, known: Belief, rows: Integers, number: int, *, limits: BatchLimits = limits
-    ) -> PassResult:
-        return play(
-            log,
-            rows,
-            policy,
-            start=known,
-            counted=counted[id(known)],
-            limits=limits,
-            seed=int(seed) + number,
-            learning=False,
-            learn_engagement=False,
-            engine=engine,
-        )
+    def plays(policy: Policy, known: Belief, rows: Integers, rules: PassRules, number: int) -> PassResult:
+        return play(log, rows, policy, rules, start=known, seed=int(seed) + number, counted=counted[id(known)])
 
     def plays_all(policy: Policy, number: int) -> tuple[list[Valued], float]:
         """By fold the figures of one pass, and what the belief learned from the whole log promises."""
-        values = [plays(policy, known, rows, number).valued(limits) for known, rows in parts]
-        return values, plays(policy, whole, everybody, number, limits=together).promised(limits)[headline]
+        values = [plays(policy, known, rows, by_fold, number).valued(limits) for known, rows in parts]
+        return values, plays(policy, whole, everybody, together, number).promised(limits)[headline]
 
     fixed = {name: plays_all(policy, 0) for name, policy in chosen.items() if policy.deterministic}  # alike in all
     sizes = np.bincount(fold, minlength=folds)

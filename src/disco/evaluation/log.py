@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import bdtr, bdtrc
 
+from disco.evaluation.estimates import effective_rows
 from disco.records.arguments import column_names, read_column, read_labels, read_matrix, refuse_rows
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.decisions import Purchases
@@ -259,8 +260,7 @@ def _clipped(chances: Vector, *, depths: int) -> tuple[Vector, tuple[str, ...]]:
     if not small:
         return chances, ()
     clipped = np.maximum(chances, least)
-    weights = 1 / clipped
-    effective = float(weights.sum() ** 2 / (weights @ weights))
+    effective = effective_rows(1 / clipped)
     verb, rows = "counts" if small == 1 else "count", f"{counted(small, 'row')} of {chances.size:,}"
     return clipped, (
         f"{rows} had a propensity below {least:.2g}, the least {chances.min():.1g}, "
@@ -341,9 +341,8 @@ def unevenness(place: Integers, propensity: Vector, *, depths: int) -> Unevennes
         likely = propensity[here]
         if here.any() and np.ptp(likely) <= _SAME * likely.max():  # a binomial count
             found, chance = int(here.sum()), float(likely[0])
-            p_values.append(
-                2 * min(float(bdtr(found, place.size, chance)), float(bdtrc(found - 1, place.size, chance)))
-            )
+            tails = bdtr(found, place.size, chance), bdtrc(found - 1, place.size, chance)
+            p_values.append(2 * min(map(float, tails)))
         else:
             p_values.append(float(_deviation(here, propensity, ones)[1][0]))
     worst = int(np.argmin(p_values))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from disco.evaluation.estimates import mean_estimate, ratio_estimate, unlimited
+from disco.evaluation.estimates import effective_rows, mean_estimate, ratio_estimate, unlimited
 from disco.records.arguments import read_column, read_labels, read_matrix, refuse_rows
 from disco.records.arrays import Integers, Vector
 from disco.records.errors import InputError
@@ -61,16 +61,14 @@ def off_policy(
         customers,
     )
     figures, weights = columns["figure"], columns["target"] / columns["propensity"]
-    if not weights.any():
-        snips, effective = None, 0.0
-    else:
+    snips = None
+    if weights.any():
         snips = ratio_estimate(weights * figures, weights, level=level, customers=owner)
         snips = unlimited(snips.value, level=level) if _shows_nothing(figures, weights) else snips
-        effective = float(weights.sum() ** 2 / (weights @ weights))
     ips, doubly = _unbiased(columns, weights, columns.get("predicted_target"), level=level, customers=owner)
     return OffPolicy(
         rows=figures.size,
-        effective_rows=effective,
+        effective_rows=effective_rows(weights),
         largest_weight=float(weights.max()),
         ips=ips,
         snips=snips,
@@ -138,12 +136,7 @@ def off_policy_difference(
 
 
 def _unbiased(
-    columns: dict[str, Vector],
-    weights: Vector,
-    expected: Vector | None,
-    *,
-    level: float,
-    customers: Integers | None,
+    columns: dict[str, Vector], weights: Vector, expected: Vector | None, *, level: float, customers: Integers | None
 ) -> tuple[Estimate, Estimate | None]:
     """IPS and DR of a policy, or of the difference of two: weights and expectations (None: no model) are then those."""
     figures, doubly = columns["figure"], None

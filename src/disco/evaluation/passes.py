@@ -205,28 +205,34 @@ def with_scores(log: RandomLog, belief: Belief) -> RandomLog:
 # ---- the pass --------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassRules:
+    """How every pass over a log is made, whichever policy plays."""
+
+    limits: BatchLimits
+    learning: bool  # whether accepted purchases are learned after each batch
+    learn_engagement: bool  # whether their codes are, too
+    skew: Skew = "weight"  # how the rows were presented, which says how likely their depths were
+    engine: Engine | None = None  # where decisions are computed; never changes a result
+
+
 def play(
     log: RandomLog,
     rows: Integers,
     policy: Player,
+    rules: PassRules,
     *,
     start: Belief,
-    limits: BatchLimits,
     seed: int,
-    learning: bool,
-    learn_engagement: bool,
-    skew: Skew = "weight",
     counted: Engagement | None = None,
-    engine: Engine | None = None,
 ) -> "PassResult":
     """Present `rows` (m,) of the log in this order; a row may occur twice and is then another customer each time.
 
-    start: what is known before the first batch. learning: whether accepted purchases are learned after each batch;
-    learn_engagement: whether their codes are, too. Where the codes known at the start are counted in bins of a score,
-    the customers' own scores are used, those of the log or of the belief's head; else everybody has the rate of the
-    depth. skew: how the rows were presented, which says how likely their depths were. counted: the rates of the codes
-    known at the start, for a caller who has fitted them.
+    start: what is known before the first batch. Where the codes known then are counted in bins of a score, the
+    customers' own scores are used, those of the log or of the belief's head; else everybody has the rate of the depth.
+    counted: the rates of the codes known at the start, for a caller who has fitted them.
     """
+    limits, learning = rules.limits, rules.learning
     log = with_scores(log, start)
     acting = policy.policy if isinstance(policy, UnconstrainedLearner) else policy
     belief, seen = start, counted or Engagement(counts=start.engagement.counts)
@@ -246,7 +252,7 @@ def play(
             score=score,
         )
         act = partial(
-            decide, audience, belief=belief, policy=acting, campaign=f"batch {number}", seed=seed, engine=engine
+            decide, audience, belief=belief, policy=acting, campaign=f"batch {number}", seed=seed, engine=rules.engine
         )
         chosen = act(offer=limits.offer(here.size))
         choice[part] = chosen.choice
@@ -263,8 +269,10 @@ def play(
         if learning:
             # a batch is a campaign of its own where older campaigns count less; else their sums are the same
             name = "replay" if belief.basket.forgetting == 1 else f"replay, batch {number + 1}"
-            belief = learn(belief, [Lesson.of(name, log.purchases(accepted), counts if learn_engagement else None)])
-    return PassResult.of(log, rows, choice, predicted, batch=limits.batch, skew=skew)
+            belief = learn(
+                belief, [Lesson.of(name, log.purchases(accepted), counts if rules.learn_engagement else None)]
+            )
+    return PassResult.of(log, rows, choice, predicted, batch=limits.batch, skew=rules.skew)
 
 
 def _rates_at(engagement: Engagement, score: Vector | None, limits: BatchLimits, choice: Integers) -> Vector:

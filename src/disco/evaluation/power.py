@@ -109,9 +109,8 @@ class Design:
         least = int(np.ceil(2 / min(self.control_share, 1 - self.control_share)))  # two in the smaller arm
         if self.power(uplift, customers=least) >= power:
             return least
-        return int(
-            np.ceil(root_between(lambda count: self.power(uplift, customers=count) - power, 4, most, relative=1e-12))
-        )
+        fewest = root_between(lambda count: self.power(uplift, customers=count) - power, 4, most, relative=1e-12)
+        return int(np.ceil(fewest))
 
     def detectable_uplift(self, *, customers: int, power: float = 0.8) -> float:
         """The smallest relative difference that this many customers show with this chance."""

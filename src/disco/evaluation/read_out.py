@@ -27,6 +27,7 @@ from disco.evaluation.estimates import (
     compare_samples,
     compare_unvaried,
     holm,
+    interval_in_words,
     quantile,
 )
 from disco.records.arguments import (
@@ -275,23 +276,10 @@ def _parts(found: set[str], *, decided: str | None, control: str, holdout: str) 
     )
 
 
-def _read_arms(
-    arm: ArrayLike,
-    depth: ArrayLike,
-    full_price: ArrayLike,
-    *,
-    before: ArrayLike | None,
-    other_revenue: ArrayLike | None,
-    decided: str | None,
-    control: str,
-    holdout: str,
-) -> tuple[tuple[str, str | None, str | None], dict[str, ArmOutcomes]]:
-    """Columns of one length, one row per customer assigned: the names of `_parts`, and arms by name, these first."""
-    labels, found = _read_names(arm)
-    if not labels.size:
-        raise InputError("arm", found="no rows", expected="one label per customer")
-    parts = _parts(found, decided=decided, control=control, holdout=holdout)
-    rows = labels.size
+def _read_customers(
+    rows: int, depth: ArrayLike, full_price: ArrayLike, before: ArrayLike | None, other_revenue: ArrayLike | None
+) -> ArmOutcomes:
+    """Everybody assigned, whatever their arm: columns of one length."""
     depths = _figures(depth, rows, "depth", highest=1.0)
     prices = _figures(full_price, rows, "full_price")
     refuse_rows(
@@ -303,14 +291,7 @@ def _read_arms(
     )
     known = _read_before(before, rows=rows, unknown=False)
     other = None if other_revenue is None else np.nan_to_num(_figures(other_revenue, rows, "other_revenue"))
-    whole = ArmOutcomes(depth=depths, full_price=np.nan_to_num(prices), before=known, other_revenue=other)
-    played = [name for name in parts if name is not None]
-    arms = {name: whole.take(labels == name) for name in (*played, *sorted(found - set(played)))}
-    if parts[2] is not None and arms[parts[2]].received.any():
-        raise InputError("holdout", found="customers with a code", expected="no codes in the holdout")
-    for name in played:
-        _require_two(name, len(arms[name]))
-    return parts, arms
+    return ArmOutcomes(depth=depths, full_price=np.nan_to_num(prices), before=known, other_revenue=other)
 
 
 def _figures(values: ArrayLike, rows: int, name: str, *, highest: float = _LARGEST_PRICE) -> Vector:
@@ -483,16 +464,17 @@ def ab_test(
     if revenue_weight is not None:
         objective.read_revenue_weight(revenue_weight)
     read_level(level)
-    parts, arms = _read_arms(
-        arm,
-        depth,
-        full_price,
-        before=before,
-        other_revenue=other_revenue,
-        decided=decided,
-        control=control,
-        holdout=holdout,
-    )
+    labels, found = _read_names(arm)
+    if not labels.size:
+        raise InputError("arm", found="no rows", expected="one label per customer")
+    parts = _parts(found, decided=decided, control=control, holdout=holdout)
+    everybody = _read_customers(labels.size, depth, full_price, before, other_revenue)
+    played = [name for name in parts if name is not None]
+    arms = {name: everybody.take(labels == name) for name in (*played, *sorted(found - set(played)))}
+    if parts[2] is not None and arms[parts[2]].received.any():
+        raise InputError("holdout", found="customers with a code", expected="no codes in the holdout")
+    for name in played:
+        _require_two(name, len(arms[name]))
     sample = partial(ArmOutcomes.sample, revenue_weight=revenue_weight)
     ours, theirs, held_out = (None if name is None else arms[name] for name in parts)
     assert ours is not None  # for the type checker: the decided arm is always there
@@ -616,10 +598,9 @@ def _reason(deciding: Finding, ratio: SampleRatio | None, *, final: bool, level:
 
 def _in_words(used: Comparison) -> str:
     share = f", {used.relative.value:+.1%}" if used.relative and used.relative.bounded else ""
-    lower, upper = used.difference.ends or (-np.inf, np.inf)
     return (
         f"{used.decided:,.3f} against {used.control:,.3f}{share}; difference {used.difference.value:+,.3f} "
-        f"({used.difference.level:.0%} interval {lower:+,.3f} to {upper:+,.3f}, p = {used.p_value:.2g})"
+        f"({interval_in_words(used.difference)}, p = {used.p_value:.2g})"
     )
 
 

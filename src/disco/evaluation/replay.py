@@ -14,12 +14,13 @@ import numpy as np
 from disco.belief import BasketModel, EngagementCounts
 from disco.belief.inputs import require_names
 from disco.campaign import Belief, Lesson, learn
-from disco.evaluation.estimates import unlimited
+from disco.evaluation.estimates import effective_rows, interval_in_words, unlimited
 from disco.evaluation.log import RandomLog, require_log
 from disco.evaluation.off_policy import OffPolicy
 from disco.evaluation.passes import (
     BatchLimits,
     PassResult,
+    PassRules,
     Player,
     Skew,
     bootstrap_rows,
@@ -58,9 +59,8 @@ class BatchSeries(Tabular):
     accepted: Integers
     purchasers: Integers
     average_basket_value: Vector  # revenue per purchaser, money; NaN where nobody bought
-    repeats_mean: (
-        Vector  # of the same over the resampled passes in which somebody bought in that batch; NaN without any
-    )
+    repeats_mean: Vector
+    """Of the same over the resampled passes in which somebody bought in that batch; NaN without any."""
     repeats_sd: Vector  # NaN with fewer than two
 
     def __repr__(self) -> str:
@@ -106,9 +106,7 @@ class PolicyReplay:
             name, own, against = "objective", self.objective.dr, self.objective_against_random
         value = "" if own is None else f"{name} {own.value:,.3f} per customer"
         if not baseline:
-            lower, upper = against.ends or (-np.inf, np.inf)
-            value += f", {against.value:+,.3f} against random"
-            value += f" ({against.level:.0%} interval {lower:+,.3f} to {upper:+,.3f})"
+            value += f", {against.value:+,.3f} against random ({interval_in_words(against)})"
         basket = self.average_basket_value
         value += ", no accepted purchase" if basket is None else f", basket {basket.value:,.2f} per purchaser"
         return f"{value}, {self.accepted:,} of {self.presented:,} rows accepted"
@@ -283,21 +281,12 @@ def replay(
     start, log = known_at_start(belief, log, warm, learn_engagement=learn_engagement, first=rows[: limits.batch])
     players: dict[str, Player] = {"random": Random(), **chosen}
 
+    rules = PassRules(limits=limits, learning=learning, learn_engagement=learn_engagement, skew=skew, engine=engine)
+
     def read(order: Integers, repeat: int) -> dict[str, PassResult]:
         readings = {}
         for name, policy in players.items():
-            readings[name] = play(
-                log,
-                order,
-                policy,
-                start=start,
-                limits=limits,
-                seed=int(seed) + repeat,
-                learning=learning,
-                learn_engagement=learn_engagement,
-                skew=skew,
-                engine=engine,
-            )
+            readings[name] = play(log, order, policy, rules, start=start, seed=int(seed) + repeat)
             progress()
         return readings
 
@@ -323,30 +312,20 @@ def replay(
                 figures = reading.figures(readings["random"], limits)
                 again[name].append({figure: value for figure, (value, _) in figures.items()})
             series[name].append(reading.basket_values(batches)[:-1])
-
-    def difference(one: str, other: str) -> PolicyDifference:
-        paired = list(zip(again[one], again[other], strict=True))
-        return difference_of([(run[one], run[other]) for run in runs], paired, limits=limits, level=level)
-
-    results = {
-        name: policy_value(
-            [run[name] for run in runs],
-            [run["random"] for run in runs],
-            repr(players[name]),
-            against=difference(name, "random"),
-            again=again[name],
-            series=np.reshape(series[name], (repeats, batches)),
-            limits=limits,
-            level=level,
-        )
-        for name in players
-    }
+    made = _Passes(
+        runs={name: [run[name] for run in runs] for name in players},
+        again=again,
+        series={name: np.reshape(values, (repeats, batches)) for name, values in series.items()},
+        limits=limits,
+        level=level,
+    )
+    results = {name: made.value(name, repr(player)) for name, player in players.items()}
     asked = [name for name in chosen if name != "random"]
     return Replay(
         depths=log.depths,
         policies={name: results[name] for name in chosen},
         random=results["random"],
-        differences={names: difference(*names) for names in combinations(asked, 2)},
+        differences={names: made.difference(*names) for names in combinations(asked, 2)},
         passes=int(passes),
         repeats=int(repeats),
         batch=limits.batch,
@@ -439,99 +418,91 @@ def _centred(log: RandomLog, warm: RandomLog | None, *, first: Integers) -> tupl
 # ---- from passes to figures ------------------------------------------------------------------------------------------
 
 
-def policy_value(
-    runs: list[PassResult],
-    baselines: list[PassResult],
-    policy: str,
-    *,
-    against: PolicyDifference,
-    again: list[dict[str, float]],
-    series: Matrix,
-    limits: BatchLimits,
-    level: float,
-) -> PolicyReplay:
-    """What passes over the log come to.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Passes:
+    """What all passes of a replay did; each mapping is by policy."""
 
-    runs, baselines: those of the policy and of Random. against: how far they differ. again: figures of the passes over
-    resampled logs; series (repeats, batches).
-    """
-    reading = runs[0]
-    accepted, bought = reading.accepted, reading.accepted & (reading.bought > 0)
-    batches = int(reading.batch[-1]) + 1
-    over_repeats = mean_and_sd(series)
-    figures = figures_over(one.figures(baseline, limits) for one, baseline in zip(runs, baselines, strict=True))
-    unseen = _hardly_seen(runs)
+    runs: Mapping[str, list[PassResult]]  # over the log itself
+    again: Mapping[str, list[dict[str, float]]]  # figures of the passes over resampled logs
+    series: Mapping[str, Matrix]  # (repeats, batches) basket values of the passes over resampled logs
+    limits: BatchLimits
+    level: float
 
-    def estimate(name: str) -> Estimate | None:
-        found = figures[name].estimate(np.array([run.get(name, np.nan) for run in again]), level=level)
-        return found if found is None or not unseen else unlimited(found.value, level=level)
+    def difference(self, one: str, other: str) -> PolicyDifference:
+        """What one policy would have earned more than another."""
+        pairs = list(zip(self.runs[one], self.runs[other], strict=True))
+        figures = figures_over(less(run.valued(self.limits), unit.valued(self.limits)) for run, unit in pairs)
+        resampled = list(zip(self.again[one], self.again[other], strict=True))
+        unseen = any(_hardly_seen(self.runs[name]) for name in (one, other))
 
-    def per_customer(name: str) -> OffPolicy:
-        weights = reading.customer_weight
-        ips = estimate(f"{name} ips")
-        assert ips is not None  # for the type checker: it is there in every pass
-        return OffPolicy(
-            rows=weights.size,
-            effective_rows=float(weights.sum() ** 2 / (weights @ weights)) if weights.any() else 0.0,
-            largest_weight=float(weights.max()),
-            ips=ips,
-            snips=estimate(f"{name} snips"),
-            dr=estimate(f"{name} dr"),
+        def estimate(name: str) -> Estimate:
+            apart = np.array([own[f"{name} dr"] - unit[f"{name} dr"] for own, unit in resampled])
+            found = figures[name].estimate(apart, level=self.level)
+            assert found is not None  # for the type checker: it is there in every pass
+            return unlimited(found.value, level=self.level) if unseen else found
+
+        return PolicyDifference(
+            revenue=estimate("revenue"), objective=estimate("objective") if "objective" in figures else None
         )
 
-    relative = estimate("relative")
-    if relative is not None:  # the ratio of the means, so that it is the ratio of the two figures stated
-        means = [np.mean([one.basket for one in ones if one.has_purchase]) for ones in (runs, baselines)]
-        relative = moved_to(relative, float(means[0] / means[1]))
-    draws = np.array(figures["revenue dr"].values)
-    return PolicyReplay(
-        policy=policy,
-        average_basket_value=estimate("basket"),
-        relative_to_random=relative,
-        revenue=per_customer("revenue"),
-        objective=None if limits.revenue_weight is None else per_customer("objective"),
-        revenue_against_random=against.revenue,
-        objective_against_random=against.objective,
-        draw_error=None if draws.size < 2 else float(draws.std(ddof=1)) / draws.size**0.5,
-        presented=reading.rows.size,
-        accepted=int(accepted.sum()),
-        purchasers=int(bought.sum()),
-        no_code=int((reading.choice < 0).sum()),
-        codes=np.bincount(reading.choice[reading.choice >= 0], minlength=len(limits.depths)),
-        series=BatchSeries(
-            presented=np.bincount(reading.batch, minlength=batches),
-            accepted=np.bincount(reading.batch[accepted], minlength=batches),
-            purchasers=np.bincount(reading.batch[bought], minlength=batches),
-            average_basket_value=reading.basket_values(batches)[:-1],
-            repeats_mean=over_repeats[0],
-            repeats_sd=over_repeats[1],
-        ),
-    )
+    def value(self, name: str, policy: str) -> PolicyReplay:
+        """What a policy would have earned. policy: in words."""
+        runs, baselines, level = self.runs[name], self.runs["random"], self.level
+        reading = runs[0]
+        accepted, bought = reading.accepted, reading.accepted & (reading.bought > 0)
+        batches = int(reading.batch[-1]) + 1
+        over_repeats = mean_and_sd(self.series[name])
+        figures = figures_over(run.figures(unit, self.limits) for run, unit in zip(runs, baselines, strict=True))
+        against, unseen = self.difference(name, "random"), _hardly_seen(runs)
+
+        def estimate(figure: str) -> Estimate | None:
+            resampled = np.array([run.get(figure, np.nan) for run in self.again[name]])
+            found = figures[figure].estimate(resampled, level=level)
+            return found if found is None or not unseen else unlimited(found.value, level=level)
+
+        def per_customer(figure: str) -> OffPolicy:
+            weights, ips = reading.customer_weight, estimate(f"{figure} ips")
+            assert ips is not None  # for the type checker: it is there in every pass
+            return OffPolicy(
+                rows=weights.size,
+                effective_rows=effective_rows(weights),
+                largest_weight=float(weights.max()),
+                ips=ips,
+                snips=estimate(f"{figure} snips"),
+                dr=estimate(f"{figure} dr"),
+            )
+
+        relative = estimate("relative")
+        if relative is not None:  # the ratio of the means, so that it is the ratio of the two figures stated
+            means = [np.mean([one.basket for one in ones if one.has_purchase]) for ones in (runs, baselines)]
+            relative = moved_to(relative, float(means[0] / means[1]))
+        draws = np.array(figures["revenue dr"].values)
+        return PolicyReplay(
+            policy=policy,
+            average_basket_value=estimate("basket"),
+            relative_to_random=relative,
+            revenue=per_customer("revenue"),
+            objective=None if self.limits.revenue_weight is None else per_customer("objective"),
+            revenue_against_random=against.revenue,
+            objective_against_random=against.objective,
+            draw_error=None if draws.size < 2 else float(draws.std(ddof=1)) / draws.size**0.5,
+            presented=reading.rows.size,
+            accepted=int(accepted.sum()),
+            purchasers=int(bought.sum()),
+            no_code=int((reading.choice < 0).sum()),
+            codes=np.bincount(reading.choice[reading.choice >= 0], minlength=len(self.limits.depths)),
+            series=BatchSeries(
+                presented=np.bincount(reading.batch, minlength=batches),
+                accepted=np.bincount(reading.batch[accepted], minlength=batches),
+                purchasers=np.bincount(reading.batch[bought], minlength=batches),
+                average_basket_value=reading.basket_values(batches)[:-1],
+                repeats_mean=over_repeats[0],
+                repeats_sd=over_repeats[1],
+            ),
+        )
 
 
 def _hardly_seen(runs: list[PassResult]) -> bool:
     """Whether codes were given and at most one accepted purchase came of them: that shows no spread."""
     purchases = max(int((one.weight * one.bought > 0).sum()) for one in runs)
     return purchases < 2 and any((one.choice >= 0).any() for one in runs)
-
-
-def difference_of(
-    runs: list[tuple[PassResult, PassResult]],
-    again: list[tuple[dict[str, float], dict[str, float]]],
-    *,
-    limits: BatchLimits,
-    level: float,
-) -> PolicyDifference:
-    """Of two policies. runs: their passes over the log. again: their figures of those over resampled logs."""
-    figures = figures_over(less(one.valued(limits), other.valued(limits)) for one, other in runs)
-    unseen = any(_hardly_seen([pair[side] for pair in runs]) for side in (0, 1))
-
-    def estimate(name: str) -> Estimate:
-        resampled = np.array([one[f"{name} dr"] - other[f"{name} dr"] for one, other in again])
-        found = figures[name].estimate(resampled, level=level)
-        assert found is not None  # for the type checker: it is there in every pass
-        return unlimited(found.value, level=level) if unseen else found
-
-    return PolicyDifference(
-        revenue=estimate("revenue"), objective=estimate("objective") if "objective" in figures else None
-    )
