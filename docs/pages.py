@@ -15,7 +15,8 @@ from disco.features.check import (
     PSI_ALARM,
     PSI_WATCH,
 )
-from disco.features.snapshot import FEWEST_CUSTOMERS, MOST_MOVED, MOST_MOVED_BY_CAMPAIGNS
+from disco.features.embedding import FEWEST_CUSTOMERS
+from disco.features.snapshot import MOST_MOVED, MOST_MOVED_BY_CAMPAIGNS
 from disco.features.training_rows import FEWEST_CODES, FEWEST_OF_A_KIND, FEWEST_PER_CAMPAIGN
 from disco.features.training_set import MATURITY_DAYS, MOST_UNSENT
 from disco.records.tables import SCHEMAS, ColumnSchema, TableSchema

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.linear_model import BayesianRidge
 
-from disco.belief import BasketModel, LinearDepth, Posterior, Prior, RadialBasis, demand_curve
+from disco.belief import BasketModel, LinearDepth, Posterior, Prior, RadialBasis, algebra, demand_curve
 from disco.belief.algebra import shifted
 from disco.belief.elementary import stream_normals
 from disco.belief.posterior import REACH, TAUS, DepthSpread, shrunk
@@ -152,7 +152,7 @@ def test_rank_one_path_equals_the_cholesky_path():
         inverse, mean = add_row(inverse, mean, psi=row, log_full_price=value)
     p = posterior_of(psi, y, v0)
     np.testing.assert_allclose(mean, p.mean, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(inverse, p.covariance_factor, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(inverse, algebra.inverse(p.root), rtol=1e-12, atol=1e-12)
 
 
 # ---- hard conditions -------------------------------------------------------------------------------------------------

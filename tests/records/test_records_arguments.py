@@ -79,6 +79,6 @@ def test_an_estimate_has_both_ends_in_order_or_none():
     for wrong in ((1.0, 0.0, None), (1.0, 2.0, 1.0), (float("nan"), None, None)):
         with pytest.raises(InputError, match="estimate"):
             Estimate(*wrong)
-    drawn = Estimate.of_draws(np.arange(101.0), level=0.9)
+    drawn = Estimate.around(50.0, np.arange(101.0), level=0.9)
     assert (drawn.value, drawn.level) == (50.0, 0.9)
     assert drawn.ends == pytest.approx((5.0, 95.0))

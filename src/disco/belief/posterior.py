@@ -119,11 +119,6 @@ class Posterior:
         """θ ~ N(V⁻¹B, σ²V⁻¹), shape (count, d)."""
         return np.asarray(self.mean + self.noise_sd * generator.standard_normal((count, self.mean.size)) @ self.root)
 
-    @property
-    def covariance_factor(self) -> Matrix:
-        """V⁻¹ = RᵀR, computed when asked for."""
-        return np.asarray(algebra.inverse(self.root))
-
 
 def _refusal(gram: Matrix, prior: Vector, condition: float) -> IllConditionedError:
     diagonal = np.sqrt(np.diag(gram) + prior)

@@ -24,7 +24,7 @@ MOST_LAYERS = 64
 MOST_UNITS = 65_536  # of one layer, and features at most
 MOST_WEIGHTS = 2**24  # 128 MiB
 BINS = 10  # of the distribution in training, for drift; one more for missing values
-_FEWEST_CUSTOMERS = 100  # with a history: below it, the mean of a day is chance
+FEWEST_CUSTOMERS = 100  # with a history: below it, the mean of a day is chance
 _DAMPING = 100.0  # customers: with n of them a shift is multiplied by n / (n + this)
 _NORMAL_QUARTILES = 1.349  # interquartile range of the standard normal, in sds
 
@@ -210,7 +210,7 @@ class Embedding:
         It is multiplied by n / (n + 100) for n customers with a history; below 100 it is 0, because so few differ by
         chance alone.
         """
-        if snapshot is None or self.trained_means is None or snapshot.customers < _FEWEST_CUSTOMERS:
+        if snapshot is None or self.trained_means is None or snapshot.customers < FEWEST_CUSTOMERS:
             return np.zeros(len(self.feature_names))
         weight = snapshot.customers / (snapshot.customers + _DAMPING)
         apart = self.trained_means - snapshot.means(self.feature_names, self.scaling.unit)

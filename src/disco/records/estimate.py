@@ -43,11 +43,6 @@ class Estimate:
             )
 
     @classmethod
-    def of_draws(cls, draws: "Vector", *, level: float) -> "Estimate":
-        """Mean and central interval of draws, shape (draws,)."""
-        return cls.around(float(draws.mean()), draws, level=level)
-
-    @classmethod
     def around(cls, value: float, draws: "Vector", *, level: float) -> "Estimate":
         """A value that is known without draws, with the central interval of draws around it, shape (draws,)."""
         import numpy as np
