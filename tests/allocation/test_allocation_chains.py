@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from disco.allocation import allocate, screen
-from disco.allocation.cells import NO_FLAGS
 from disco.allocation.lagrangian import least_losses, prices_from
 from disco.allocation.screen import Apart
+from disco.allocation.table import NO_FLAGS
 
 CUSTOMERS = 30_000
 NO_COSTS = np.empty((1, 0))

@@ -16,8 +16,8 @@ from disco.allocation import (
     budget,
     chunk_prices,
     rate_range,
-    survey,
 )
+from disco.allocation import table as tables
 from disco.allocation.highs import solve_with_highs
 from disco.allocation.problem import read_problem
 from disco.records.errors import InputError, LimitError
@@ -142,7 +142,7 @@ def depths_by_id(found: TableAllocation) -> dict:
 @pytest.fixture
 def small_samples(monkeypatch):
     """Tables of some thousand customers go the way of many."""
-    monkeypatch.setattr(survey, "SAMPLED", 1500)
+    monkeypatch.setattr(tables, "SAMPLED", 1500)
     monkeypatch.setattr(budget, "EXACT_RATE", 2000)
     monkeypatch.setattr(budget, "CONTESTED_AT_ONCE", 1500)
     monkeypatch.setattr(budget, "RATE_SAMPLED", 2000)
@@ -177,7 +177,7 @@ def test_a_table_in_chunks_is_allocated_as_in_memory(small_samples, kind):
 @pytest.mark.parametrize("kind", ["caps", "whole numbers", "floors", "eligible", "segments"])
 @pytest.mark.parametrize("seed", range(4))
 def test_small_tables_in_chunks_reach_what_highs_reaches(monkeypatch, kind, seed):
-    monkeypatch.setattr(survey, "SAMPLED", 100)
+    monkeypatch.setattr(tables, "SAMPLED", 100)
     whole, chunked = instance(kind, 400, seed)
     reference = solve_with_highs(read_problem(**whole))
     found = allocated(chunked, 5)
@@ -271,7 +271,7 @@ def duplicated(rows: int, at: int, of: int) -> pa.Table:
 @pytest.mark.parametrize("rows", [50, 6000])
 @pytest.mark.parametrize("most_hashes", [1 << 26, 700])
 def test_an_id_in_two_chunks_is_refused_by_name(small_samples, monkeypatch, rows, most_hashes):
-    monkeypatch.setattr(survey, "MOST_HASHES", most_hashes)
+    monkeypatch.setattr(tables, "MOST_HASHES", most_hashes)
     for at in (1, 17, 29, 41):
         table = duplicated(rows, at, rows - 3)
         twice = table["customer_id"][at].as_py()
@@ -281,11 +281,11 @@ def test_an_id_in_two_chunks_is_refused_by_name(small_samples, monkeypatch, rows
 
 def test_hashes_shared_by_different_ids_are_no_duplicates(small_samples, monkeypatch):
     """Bits shared by chance only cost a look at the ids."""
-    monkeypatch.setattr(survey, "short_hashes", lambda keys: (keys & np.uint64(0x3FF)).astype(np.uint32))
+    monkeypatch.setattr(tables, "short_hashes", lambda keys: (keys & np.uint64(0x3FF)).astype(np.uint32))
     whole, chunked = instance("caps", 6000, 1)
-    suspects = survey.IdHashes.of(customer_keys(whole["ids"])).twice()
+    suspects = tables.IdHashes.of(customer_keys(whole["ids"])).twice()
     assert suspects.size > 1000
-    assert sum(map(len, survey.Suspected(suspects)(chunked["table"]))) > 5900
+    assert sum(map(len, tables.Suspected(suspects)(chunked["table"]))) > 5900
     assert allocated(chunked, 4).proof.value == allocate(**whole).value
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from disco.allocation import Segments, Status, allocate
 from disco.allocation.allocate import solve_problem
-from disco.allocation.pennies import Pennies
-from disco.allocation.problem import AllocationProblem, read_problem
+from disco.allocation.problem import AllocationProblem, Pennies, read_problem
 from disco.allocation.small import search
 from disco.allocation.small.exchanges import best_sum, list_exchanges, near_sums
 from disco.allocation.small.lists import Meeting

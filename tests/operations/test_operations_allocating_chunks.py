@@ -12,7 +12,7 @@ import pytest
 from spark_cluster import spark_engine
 
 from disco import LocalEngine
-from disco.allocation import budget, rate_range, survey
+from disco.allocation import budget, rate_range, table
 from disco.operations import allocating_chunks
 from disco.operations.allocating import AllocationSummary, allocate_files
 from disco.records.errors import InputError
@@ -37,7 +37,7 @@ def engine(request):
 def small_samples(monkeypatch):
     """Tables of some thousand customers go the way of many."""
     monkeypatch.setattr(allocating_chunks, "_BUCKETS", 24)
-    monkeypatch.setattr(survey, "SAMPLED", 1500)
+    monkeypatch.setattr(table, "SAMPLED", 1500)
     monkeypatch.setattr(budget, "EXACT_RATE", 2000)
     monkeypatch.setattr(budget, "CONTESTED_AT_ONCE", 1500)
     monkeypatch.setattr(rate_range, "SAMPLED", 1200)

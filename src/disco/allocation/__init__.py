@@ -1,8 +1,7 @@
 """Values and limits to one depth (or none) per customer, with shadow prices and a certificate."""
 
-from disco.allocation.allocate import allocate, allocate_offer, decide_late
+from disco.allocation.allocate import FrontierPoint, allocate, allocate_offer, decide_late, frontier
 from disco.allocation.allocate_table import TableAllocation, allocate_table
-from disco.allocation.frontier import FrontierPoint, frontier
 from disco.allocation.limits import Segments
 from disco.allocation.result import Allocation, Conflict, Status
 

@@ -14,21 +14,19 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from disco.allocation import survey as surveys
+from disco.allocation import table as tables
 from disco.allocation.allocate import solve_problem
 from disco.allocation.budget import solve_budget_in_chunks
 from disco.allocation.certificate import Audit, Impossible, allowed_prices, audit, state
 from disco.allocation.chunk_prices import ChunkPrices, SolvedTable
-from disco.allocation.chunk_rows import ID, ChunkRows, Layout
 from disco.allocation.chunk_screen import DecidedChunks, Nobody, ScreenedChunks, Screening, SettlingRule, open_choices
-from disco.allocation.closed import Closed, first_codes
 from disco.allocation.limits import CountsLike, Limits, SegmentLimits, Segments, read_limits, tree_of
 from disco.allocation.paths import Assignment
-from disco.allocation.pennies import allowed_budget
-from disco.allocation.problem import AllocationProblem
+from disco.allocation.problem import AllocationProblem, allowed_budget
 from disco.allocation.rate_range import RowsInChunks
 from disco.allocation.result import Allocation, Status
-from disco.allocation.survey import Survey, Surveyed, Suspected, refuse_duplicates, side_by_side
+from disco.allocation.solver import Closed, first_codes
+from disco.allocation.table import ID, ChunkRows, Layout, Survey, Surveyed, Suspected, refuse_duplicates, side_by_side
 from disco.records.arrays import Array, Keys
 from disco.records.errors import CertificateError, InputError
 from disco.records.exact_sums import exact_sum, rounded
@@ -207,8 +205,8 @@ class _Run:
         """The first pass, and which ids have to be looked up."""
         rows = self.table.expected_rows
         for _ in range(3):  # where files say it wrongly, once more with the number that was counted, or with everybody
-            below = surveys.below_which(rows)
-            chunks = Surveyed(self.layout, self.given["budget"], surveys.SAMPLED, below)  # type: ignore[arg-type]
+            below = tables.below_which(rows)
+            chunks = Surveyed(self.layout, self.given["budget"], tables.SAMPLED, below)  # type: ignore[arg-type]
             found = self._fold(chunks, Survey.__add__)
             if found.complete:
                 break
@@ -218,11 +216,11 @@ class _Run:
             raise InputError("values", found="an empty table", expected="at least one customer")
         self.customers = survey.customers
         if not survey.whole:
-            self.suspects = surveys.suspects(survey.hashes, self._fold)
+            self.suspects = tables.suspects(survey.hashes, self._fold)
         elif (survey.sample.keys[1:] == survey.sample.keys[:-1]).any():
             self.suspects = survey.hashes.twice()
             self._fold(_nothing, int.__add__)
-        return replace(survey, hashes=surveys.IdHashes(0, 0, (), 0))
+        return replace(survey, hashes=tables.IdHashes(0, 0, (), 0))
 
     def _fold(self, function: Callable[[pa.Table], Result], add: Callable[[Result, Result], Result]) -> Result:
         """One pass; ids that may be there twice are looked up on the way."""

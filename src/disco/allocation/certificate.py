@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.cells import or_no_costs, or_no_segments, or_none
 from disco.allocation.limits import UNLIMITED, Limits
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.result import Allocation, Status, relative_gap
+from disco.allocation.table import or_no_costs, or_no_segments, or_none
 from disco.records.arrays import Array, Integers
 from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import inner_kernel, njit

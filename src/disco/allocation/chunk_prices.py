@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from disco.allocation import segments, solver, ties
-from disco.allocation.cells import take
-from disco.allocation.chunk_rows import ChunkRows
 from disco.allocation.chunk_screen import InBox, OnGrid, Screening, SettlingRule, offered
 from disco.allocation.grid import grid_scale, to_grid
 from disco.allocation.limits import Limits, Tree
@@ -23,7 +21,7 @@ from disco.allocation.paths import Assignment, Settled, settle_from
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.screen import Apart, PriceBox, Screened
 from disco.allocation.solver import apart_of_guess, box_of_guess
-from disco.allocation.survey import Survey
+from disco.allocation.table import ChunkRows, Survey, take
 from disco.records.arrays import Array, Keys
 
 # None of these changes a result, only the time it takes

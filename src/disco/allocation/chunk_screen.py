@@ -12,9 +12,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from disco.allocation.chunk_rows import ID, ChunkRows, Layout
 from disco.allocation.screen import Apart, PriceBox, screen
-from disco.allocation.survey import affordable
+from disco.allocation.table import ID, ChunkRows, Layout, affordable
 from disco.allocation.ties import GridBox, screen_exactly
 from disco.records.arrays import Array, Integers, Keys
 from disco.records.exact_sums import exact_sum

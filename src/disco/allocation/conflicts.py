@@ -14,8 +14,7 @@ import numpy as np
 
 from disco.allocation.limits import UNLIMITED, Limits, column_name, quoted_label
 from disco.allocation.paths import Assignment
-from disco.allocation.pennies import Pennies
-from disco.allocation.problem import AllocationProblem
+from disco.allocation.problem import AllocationProblem, Pennies
 from disco.allocation.result import Allocation, Conflict, Status
 from disco.allocation.solver import solve
 from disco.records.arrays import Array, Integers

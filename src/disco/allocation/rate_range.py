@@ -30,9 +30,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from disco.allocation.bids import BLOCK, compete, compete_two
-from disco.allocation.cells import take
-from disco.allocation.chunk_rows import ChunkRows, Layout
 from disco.allocation.chunk_screen import Screening, Settling, SettlingRule, offered
 from disco.allocation.lagrangian import (
     Lagrangian,
@@ -50,10 +47,10 @@ from disco.allocation.lagrangian import (
 from disco.allocation.limits import UNLIMITED, Limits, tree_of
 from disco.allocation.newton import guess
 from disco.allocation.problem import AllocationProblem
-from disco.allocation.screen import PriceBox
+from disco.allocation.screen import BLOCK, PriceBox, compete, compete_two
 from disco.allocation.segments import box_of_segments
 from disco.allocation.solver import box_of_guess
-from disco.allocation.survey import Survey
+from disco.allocation.table import ChunkRows, Layout, Survey, take
 from disco.records.arrays import Array, Integers
 from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import njit

@@ -16,14 +16,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from disco.allocation.cells import sample_rows, take
-from disco.allocation.demand import demand, tie_density, window_of
 from disco.allocation.grid import grid_scale, to_grid
 from disco.allocation.limits import UNLIMITED, Tree
-from disco.allocation.newton import tied
+from disco.allocation.newton import demand, tie_density, tied, window_of
 from disco.allocation.paths import Assignment, Settled, settle_from
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.screen import PriceBox, Screened, keep_everybody, run_screen
+from disco.allocation.table import sample_rows, take
 from disco.records.arrays import Array
 from disco.records.ports import Engine
 

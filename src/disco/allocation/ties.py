@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.cells import or_no_costs, or_no_segments, or_none, sample_rows, take
 from disco.allocation.grid import NEVER, grid_scale, tie_hash
 from disco.allocation.limits import Tree
 from disco.allocation.paths import Assignment, Settled, settle_from
 from disco.allocation.problem import AllocationProblem
+from disco.allocation.table import or_no_costs, or_no_segments, or_none, sample_rows, take
 from disco.records.arrays import Array
 from disco.records.compiled import njit
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.allocation.allocate_table import TableAllocation, allocate_table
-from disco.allocation.chunk_rows import COST, ID, depth_columns
+from disco.allocation.table import COST, ID, depth_columns
 from disco.records.arrays import Integers
 from disco.records.errors import InputError
 from disco.records.identity import buckets_of, id_column

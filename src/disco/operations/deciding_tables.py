@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from disco.allocation.allocate_table import TableAllocation, allocate_table
-from disco.allocation.chunk_rows import COST, ID
+from disco.allocation.table import COST, ID
 from disco.campaign import Belief, expected_costs, values_of
 from disco.policy import Policy, require_policy
 from disco.records.decisions import Audience, Offer

@@ -18,7 +18,7 @@ from disco.allocation.grid import tie_hash
 from disco.allocation.lagrangian import Lagrangian, Priced, limit_prices, place_prices, worth_of_limits
 from disco.allocation.limits import Tree
 from disco.allocation.paths import Assignment
-from disco.allocation.pennies import Pennies
+from disco.allocation.problem import Pennies
 from disco.records.arrays import Array
 from disco.records.compiled import njit
 

@@ -26,8 +26,7 @@ import numpy as np
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.limits import UNLIMITED, Limits
 from disco.allocation.paths import Assignment
-from disco.allocation.pennies import Pennies
-from disco.allocation.problem import AllocationProblem
+from disco.allocation.problem import AllocationProblem, Pennies
 from disco.allocation.small.exchanges import fill_exactly
 from disco.allocation.small.lists import Meeting
 from disco.allocation.small.options import OptionTable, Prices, open_customers
