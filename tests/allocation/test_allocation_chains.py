@@ -7,9 +7,9 @@ with the largest numbers get the depth with the largest factor, and so on.
 import numpy as np
 import pytest
 
-from disco.allocation import allocate, screen
+from disco.allocation import allocate, rules
 from disco.allocation.lagrangian import least_losses, prices_from
-from disco.allocation.screen import Apart
+from disco.allocation.rules import PriceGaps
 from disco.allocation.table import NO_FLAGS
 
 CUSTOMERS = 30_000
@@ -72,17 +72,17 @@ def test_whom_the_distances_between_prices_settle_has_the_best_place_at_all_such
     single = np.diag(cover)
     every = np.append(0.0, centre)
     off = np.sqrt(np.maximum(single[:, None] + single - 2.0 * cover, 0.0))
-    apart = Apart(every[:, None] - every + off)
-    reach = apart.most.copy()
+    gaps = PriceGaps(every[:, None] - every + off)
+    reach = gaps.most.copy()
     np.fill_diagonal(reach, -np.inf)  # as the pass has it: nobody competes with themselves
     place = np.vstack([np.zeros(customers), values - centre[:, None]]).argmax(axis=0)
     near = np.arange(customers)
-    left = screen._left_apart.__wrapped__(values, NO_FLAGS, NO_COSTS, 0.0, 0, reach, place, near)
+    left = rules._left_apart.__wrapped__(values, NO_FLAGS, NO_COSTS, 0.0, 0, reach, place, near)
     settled = np.ones(customers, np.bool_)
     settled[near[:left]] = False
     assert 0.02 < settled.mean() < 0.98
     draws = centre + rng.standard_normal((4_000, depths)) @ root.T * 0.5
-    draws = [prices for prices in draws if apart.holds(prices)]
+    draws = [prices for prices in draws if gaps.holds(prices)]
     assert len(draws) > 50
     for prices in draws:
         best = np.vstack([np.zeros(customers), values - prices[:, None]]).argmax(axis=0)

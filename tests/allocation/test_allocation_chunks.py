@@ -14,9 +14,9 @@ from disco.allocation import (
     allocate,
     allocate_table,
     budget,
-    chunk_prices,
     rate_range,
 )
+from disco.allocation import solve as solver
 from disco.allocation import table as tables
 from disco.allocation.highs import solve_with_highs
 from disco.allocation.problem import read_problem
@@ -227,7 +227,8 @@ def test_the_written_values_are_those_of_the_depths_and_of_their_precision(small
 
 
 def test_where_no_box_is_narrow_enough_everybody_is_solved_together(small_samples, monkeypatch):
-    monkeypatch.setattr(chunk_prices, "_OPEN", -1.0)
+    monkeypatch.setattr(solver, "TOO_MANY", -1.0)
+    monkeypatch.setattr(solver, "_USELESS", -1.0)
     whole, chunked = instance("caps", 6000, 1)
     found = allocated(chunked, 4)
     assert found.proof.value == allocate(**whole).value

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from disco.adapters.engines import LocalEngine
-from disco.allocation import Status, allocate, budget, solver
+from disco.allocation import Status, allocate, budget
+from disco.allocation import solve as solver
+from disco.allocation import table as tables
 from disco.allocation.allocate import solve_problem
 from disco.allocation.limits import tree_of
 from disco.allocation.problem import read_problem
-from disco.allocation.screen import PriceBox, run_screen
-from disco.allocation.solver import solve
-from disco.allocation.ties import solve_exactly
+from disco.allocation.rules import InBox, PriceBox
+from disco.allocation.solve import solve, solve_exactly
 
 PROFILES = ("equal", "below", "far_below", "above", "scarce")
 
@@ -129,18 +130,22 @@ def test_float32_is_read_as_the_numbers_it_holds():
     assert narrow.value == wide.value
 
 
-def test_chunks_do_not_change_what_a_pass_finds():
+def test_chunks_do_not_change_what_a_pass_finds(monkeypatch):
     values, _ = money(20_000, 4)
     problem = read_problem(values, [3000] * 4, eligible=np.random.default_rng(3).random((20_000, 4)) < 0.8)
-    box = PriceBox(np.full((1, 4), 5.0), np.full((1, 4), 0.3), 0.1)
-    whole = run_screen(problem, box)
+    rule = InBox(PriceBox(np.full((1, 4), 5.0), np.full((1, 4), 0.3), 0.1), 1e-9)
+    table = tables.TableInMemory(problem)
+    whole = table.screen(rule)
+    assert 100 < whole.opened < 10_000
     for chunk in (777, 4096):
-        parts = run_screen(problem, box, chunk=chunk, engine=LocalEngine(threads=2))
+        monkeypatch.setattr(tables, "_CHUNK", chunk)
+        spread_out = tables.TableInMemory(problem, engine=LocalEngine(threads=2))
+        parts = spread_out.screen(rule, open_share=0.01)
         assert (parts.choice == whole.choice).all()
         assert (parts.rows == whole.rows).all()
-        assert (parts.kept == whole.kept).all()
+        assert (spread_out.net(parts).values == table.net(whole).values).all()
         assert (parts.counts == whole.counts).all()
-        assert parts.largest == whole.largest
+        assert parts.grid == whole.grid
 
 
 def test_warm_prices_change_the_way_but_not_the_result():

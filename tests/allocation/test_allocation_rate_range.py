@@ -9,8 +9,7 @@ from disco.allocation.highs import _run
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.limits import UNLIMITED
 from disco.allocation.problem import read_problem
-from disco.allocation.rate_range import count_range, screen_range
-from disco.allocation.screen import PriceBox
+from disco.allocation.rules import PriceBox, count_range, screen_range
 
 KINDS = ("smooth", "proportional", "whole numbers", "heavy tails", "free cells", "floors", "segments", "eligible")
 

@@ -15,7 +15,8 @@ from spark_cluster import spark_engine
 
 from disco.adapters.engines import LocalEngine, open_engine
 from disco.adapters.engines.spark import SparkEngine
-from disco.allocation import allocate, frontier, screen
+from disco.allocation import allocate, frontier
+from disco.allocation import table as tables
 from disco.belief import BasketModel, Engagement, Evidence, RadialBasis, evidence
 from disco.campaign import Belief, decide
 from disco.features import ContextNetwork
@@ -190,7 +191,8 @@ def test_no_result_depends_on_the_engine_or_on_the_size_of_a_chunk(engine, work,
     whole = work(None)  # fewer rows than a chunk has: one chunk on this thread
     for size in (977,) if isinstance(engine, SparkEngine) else (977, 4096):
         monkeypatch.setattr(chunks, "CHUNK_ROWS", size)
-        monkeypatch.setattr(screen, "_CHUNK", size)
+        monkeypatch.setattr(tables, "_CHUNK", size)
+        monkeypatch.setattr(tables, "_SMALL_CHUNK", size)
         monkeypatch.setattr(evidence, "_CHUNK_ROWS", size)
         found = work(engine)
         assert same_layout(found, whole)

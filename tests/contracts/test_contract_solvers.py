@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from disco.allocation import Allocation, Segments, Status, segments, solver
+from disco.allocation import Allocation, Segments, Status
+from disco.allocation import solve as solver
 from disco.allocation.allocate import certified, solve_problem
 from disco.allocation.conflicts import infeasible
 from disco.allocation.highs import solve_with_highs
 from disco.allocation.limits import tree_of
 from disco.allocation.problem import AllocationProblem, read_problem
-from disco.allocation.ties import solve_exactly
+from disco.allocation.solve import solve_exactly
 
 Solve = Callable[[AllocationProblem], Allocation]
 
@@ -52,8 +53,7 @@ def by_passes(problem: AllocationProblem) -> Allocation:
         patch.setattr(solver, "_FEW", 0)
         patch.setattr(solver, "_FEW_IN_SEGMENTS", 0)
         patch.setattr(solver, "_FEW_KNOWN_IN_SEGMENTS", 0)
-        patch.setattr(solver, "_ONE_LEVEL", 0)
-        patch.setattr(segments, "_ALL_AT_ONCE", 0)
+        patch.setattr(solver, "_ALL_AT_ONCE", 0)
         return _proved(problem, solver.solve(problem))
 
 

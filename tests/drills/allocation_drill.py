@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from disco.allocation import Allocation, Segments, Status, segments, solver
+from disco.allocation import Allocation, Segments, Status
+from disco.allocation import solve as solver
 from disco.allocation.allocate import certified, solve_problem
 from disco.allocation.conflicts import infeasible
 from disco.allocation.highs import solve_with_highs
 from disco.allocation.limits import tree_of
 from disco.allocation.problem import AllocationProblem, read_problem
-from disco.allocation.ties import solve_exactly
+from disco.allocation.solve import solve_exactly
 
 ROUNDING = 1e-9  # relative: HiGHS works with tolerances
 
@@ -79,7 +80,7 @@ def _without_short_cuts(*, levels: bool) -> Iterator[None]:
     """Newton and boxes however few the customers are; with `levels`, by samples and passes down to eight of them."""
     sizes = {(solver, "_FEW"): 0, (solver, "_FEW_IN_SEGMENTS"): 0, (solver, "_FEW_KNOWN_IN_SEGMENTS"): 0}
     if levels:
-        sizes |= {(solver, "_ONE_LEVEL"): 8, (segments, "_ALL_AT_ONCE"): 8}
+        sizes |= {(solver, "_ALL_AT_ONCE"): 8}
     before = {place: getattr(*place) for place in sizes}
     for (module, name), size in sizes.items():
         setattr(module, name, size)

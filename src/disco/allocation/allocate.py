@@ -20,7 +20,7 @@ from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, agreed_ids, read_problem
 from disco.allocation.result import Allocation, Status, relative_gap
 from disco.allocation.small import PROVED
-from disco.allocation.solver import solve
+from disco.allocation.solve import solve
 from disco.records.arguments import column_labels
 from disco.records.arrays import Floats, Vector
 from disco.records.decisions import Audience, Offer

@@ -18,18 +18,31 @@ from disco.allocation import table as tables
 from disco.allocation.allocate import solve_problem
 from disco.allocation.budget import solve_budget_in_chunks
 from disco.allocation.certificate import Audit, Impossible, allowed_prices, audit, state
-from disco.allocation.chunk_prices import ChunkPrices, SolvedTable
-from disco.allocation.chunk_screen import DecidedChunks, Nobody, ScreenedChunks, Screening, SettlingRule, open_choices
 from disco.allocation.limits import CountsLike, Limits, SegmentLimits, Segments, read_limits, tree_of
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, allowed_budget
-from disco.allocation.rate_range import RowsInChunks
 from disco.allocation.result import Allocation, Status
-from disco.allocation.solver import Closed, first_codes
-from disco.allocation.table import ID, ChunkRows, Layout, Survey, Surveyed, Suspected, refuse_duplicates, side_by_side
+from disco.allocation.rules import Nobody
+from disco.allocation.solve import Closed, first_codes, solve_table
+from disco.allocation.table import (
+    ID,
+    Grid,
+    Layout,
+    Pass,
+    Reading,
+    Rows,
+    SettlingRule,
+    Survey,
+    Surveyed,
+    Suspected,
+    TableInChunks,
+    cost_of,
+    refuse_duplicates,
+    side_by_side,
+)
 from disco.records.arrays import Array, Keys
 from disco.records.errors import CertificateError, InputError
-from disco.records.exact_sums import exact_sum, rounded
+from disco.records.exact_sums import rounded
 from disco.records.ports import ChunkedTable
 
 Result = TypeVar("Result")
@@ -100,35 +113,66 @@ class _PairSum:
 
 
 @dataclass(frozen=True, slots=True)
+class _Choices:
+    """Everybody's choice: by the rule of a pass, or for those it leaves open by a table of their keys."""
+
+    reading: Reading
+    rule: SettlingRule
+    keys: Keys  # ascending, of those whom the rule leaves open
+    choice: Array  # int16, theirs
+
+    def choose(self, rows: Rows) -> Array:
+        """(customers,) column, -1 = none; rows: as they are in the table."""
+        settled = self.rule.settle(self.reading.offered(rows), slice(0, rows.size), rows.size)
+        at = np.searchsorted(self.keys, rows.keys[settled.rows])
+        settled.choice[settled.rows] = self.choice[at] if self.keys.size else 0
+        return settled.choice
+
+    def __call__(self, chunk: pa.Table) -> pa.Table:
+        """The chunk function that writes: customer_id, depth (null: none) and value."""
+        layout = self.reading.layout
+        rows = layout.read(chunk)
+        choice = self.choose(rows)
+        none, column = choice < 0, np.maximum(choice, 0)
+        value = np.where(none, rows.values.dtype.type(0), rows.values[column, np.arange(rows.size)])
+        depth = pa.array(np.asarray(layout.depths)[column], mask=none)
+        value = pa.array(value).cast(layout.value_type)  # exact: it was of that type in the table
+        return pa.table([chunk[ID], depth, value], schema=self.schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        layout = self.reading.layout
+        names = (ID, layout.id_type), ("depth", pa.float64()), ("value", layout.value_type)
+        return pa.schema([pa.field(name, kind) for name, kind in names])
+
+
+@dataclass(frozen=True, slots=True)
 class _FirstCodes:
     """The chunk function that prices closed places: what the first code of each would bring, in grid integers."""
 
-    layout: Layout
-    choose: Callable[[ChunkRows], Array]
+    choices: _Choices
     prices: Array
     places: Array
     scale: float
 
     def __call__(self, chunk: pa.Table) -> Array:
-        rows = self.layout.read(chunk)
-        return first_codes(
-            rows.values, rows.eligible, None, 0.0, rows.group, self.choose(rows), self.prices, self.places, self.scale
-        )
+        rows = self.choices.reading.layout.read(chunk)
+        choice = self.choices.choose(rows)
+        return first_codes(rows, choice, self.prices, self.places, self.scale)
 
 
 @dataclass(frozen=True, slots=True)
 class _Audited:
     """The chunk function of the independent check."""
 
-    layout: Layout
-    choose: Callable[[ChunkRows], Array]  # everybody's choice
+    choices: _Choices
     prices: Array  # (groups, depths)
     budget_price: float
     budget: float  # ∞: none
 
     def __call__(self, chunk: pa.Table) -> Audit:
-        rows = self.layout.read(chunk)
-        choice = self.choose(rows)
+        rows = self.choices.reading.layout.read(chunk)
+        choice = self.choices.choose(rows)
         part = audit(
             rows.values, rows.eligible, rows.costs, rows.group if self.prices.shape[0] > 1 else None, choice,
             self.prices, budget_price=self.budget_price, budget=self.budget, part=slice(0, rows.size),
@@ -140,6 +184,17 @@ class _Audited:
                 expected="an eligible column, or -1",
             )
         return part
+
+
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """Everybody's place and the prices that prove it."""
+
+    choices: _Choices
+    found: Assignment  # of those whom the last pass left open
+    rate: float | None  # the budget price; None: there is no budget
+    exact: bool = False  # proved optimal, though the prices alone may not show it
+    segment_prices: Array | None = None  # where they are known apart from the potentials
 
 
 class _Run:
@@ -186,20 +241,19 @@ class _Run:
         if survey.whole:
             return self._solved_here(survey.sample, limits)
         # limits that contradict each other are explained where everybody is at hand
-        solved, found, rate, exact = (None, None, None, False) if limits.contradict else self._solve(survey, limits)
-        if solved is None:
-            everybody = self._screened(Nobody(_groups(limits))).rows()
-            if everybody is None:
-                size = survey.sample.nbytes / max(survey.sample.size, 1) * survey.customers
-                raise InputError(
-                    "allocation of a table in chunks",
-                    found=f"values that leave all {survey.customers:,} customers open ({size / 2**30:.1f} GB)",
-                    expected=f"at most {self.most_bytes / 2**30:.1f} GB to be solved together",
-                    fix="Raise `most_bytes`, where this process has the memory.",
-                )
-            return self._solved_here(everybody, limits)
-        assert found is not None
-        return self._checked(solved.rule, solved.keys, solved.choice, limits, found, rate=rate, exact=exact)
+        solved = None if limits.contradict else self._solve(survey, limits)
+        if solved is not None:
+            return self._checked(solved, limits)
+        everybody = self._table(survey, limits).screen(Nobody(_groups(limits))).at_hand
+        if everybody is None:
+            size = survey.sample.nbytes / max(survey.sample.size, 1) * survey.customers
+            raise InputError(
+                "allocation of a table in chunks",
+                found=f"values that leave all {survey.customers:,} customers open ({size / 2**30:.1f} GB)",
+                expected=f"at most {self.most_bytes / 2**30:.1f} GB to be solved together",
+                fix="Raise `most_bytes`, where this process has the memory.",
+            )
+        return self._solved_here(everybody, limits)
 
     def _survey(self) -> Survey:
         """The first pass, and which ids have to be looked up."""
@@ -235,49 +289,44 @@ class _Run:
         self.collected += int(getattr(found, "nbytes", 8))
         return found
 
-    def _screened(self, rule: SettlingRule) -> Screening:
-        return self._fold(ScreenedChunks(self.layout, rule, self.most_bytes), Screening.__add__)
+    def _table(self, survey: Survey, limits: Limits, closed: Array | None = None) -> TableInChunks:
+        """As the driver takes it."""
+        reading = Reading(self.layout, closed, limits.budget)
+        return TableInChunks(survey, limits, reading, self._fold, self.most_bytes)
 
-    def _solve(
-        self, survey: Survey, limits: Limits
-    ) -> tuple[SolvedTable | None, Assignment | None, float | None, bool]:
-        """By passes: who goes where, the prices, the budget price, and whether the budget does not bind.
-
-        Without a result, everybody has to be solved together.
-        """
-        tree = tree_of(limits)
-        rate = None
-        if limits.budget is not None:
-            filled = solve_budget_in_chunks(RowsInChunks(survey, limits, self.layout, self._fold, self._screened))
+    def _solve(self, survey: Survey, limits: Limits) -> "_Solved | None":
+        """By passes; None: everybody has to be solved together."""
+        tree, budget = tree_of(limits), limits.budget
+        if budget is not None:
+            filled = solve_budget_in_chunks(self._table(survey, limits), budget)
             if filled is not None:
-                priced, last = filled.solution.bound_from, filled.last_pass
-                choice = filled.solution.solution.choice
-                prices = priced.solution.potentials
-                placed = SolvedTable(last.rule, last.open.keys, choice, prices, last.settled_cost)
-                return placed, replace(priced.solution, choice=choice), priced.rate, False
-            rate = 0.0
+                priced, choice = filled.solution.bound_from, filled.solution.solution.choice
+                choices = self._choices(filled.last_pass, choice, Reading(self.layout, None, budget))
+                return _Solved(choices, replace(priced.solution, choice=choice), rate=priced.rate)
         closed = None
         if tree.leaf.shape[0] > 1:
             nobody = AllocationProblem(survey.sample.values[:, :0], limits)
             closed = Closed.of(nobody, tree)
             closed = None if closed is None else replace(closed, largest=survey.largest)
-        places = None if closed is None else closed.places
-        solved = ChunkPrices(survey, limits, tree, self._screened, closed=places).solve()
-        if solved is None:
-            return None, None, None, False
-        found = solved.assignment(tree)
-        if limits.budget is not None and not _pays(solved, limits.budget):
-            return None, None, None, False
+        table = self._table(survey, limits, None if closed is None else closed.places)
+        placed = solve_table(table, tree)
+        if placed is None:
+            return None
+        passed, found = placed.by, Assignment(placed.choice, placed.potentials, tree)
+        assert passed.at_hand is not None
+        if budget is not None and rounded(passed.cost + cost_of(passed.at_hand, placed.choice)) > budget:
+            return None
+        choices = self._choices(passed, placed.choice, table.reading)
         if closed is not None:
-            decided = self._decided(solved.rule, solved.keys, solved.choice)
-            first = self._fold(
-                _FirstCodes(self.layout, decided.choose, closed.on_grid(found), closed.places, closed.scale), np.maximum
-            )
+            on_grid = closed.on_grid(found)
+            first = self._fold(_FirstCodes(choices, on_grid, closed.places, closed.scale), np.maximum)
             found = closed.with_first(found, first)
-        return solved, found, rate, limits.budget is not None
+        return _Solved(choices, found, rate=None if budget is None else 0.0, exact=budget is not None)
 
-    def _decided(self, rule: SettlingRule, keys: Keys, choice: Array) -> DecidedChunks:
-        keys, choice = open_choices(keys, choice)
+    def _choices(self, passed: Pass, choice: Array, reading: Reading) -> _Choices:
+        """choice: of those whom the pass left open."""
+        assert passed.at_hand is not None
+        keys = passed.at_hand.keys  # ascending
         if (keys[1:] == keys[:-1]).any():
             raise InputError(
                 "customer_id",
@@ -285,11 +334,10 @@ class _Run:
                 expected="ids that differ in it",
                 fix="Write one of the two ids in another way.",
             )
-        return DecidedChunks(self.layout, rule, keys, choice)
+        return _Choices(reading, passed.rule, keys, choice.astype(np.int16))
 
-    def _solved_here(self, rows: ChunkRows, limits: Limits) -> TableAllocation:
+    def _solved_here(self, rows: Rows, limits: Limits) -> TableAllocation:
         """All customers are here: solved as any table in memory, then checked by a pass as any other."""
-        rule = Nobody(_groups(limits))
         if limits.segment_caps is not None:
             limits = replace(limits, segment=rows.group)
         if rows.costs is not None and limits.budget is not None:
@@ -307,32 +355,31 @@ class _Run:
         tree = tree_of(limits)
         if found.segment_prices is not None:
             potentials = np.concatenate([potentials, (found.prices + found.segment_prices).ravel()])
-        placed = Assignment(found.choice, potentials, tree)
-        return self._checked(
-            rule, rows.keys, found.choice, limits, placed, rate=found.budget_price,
-            exact=found.status is Status.OPTIMAL, on_top=found.segment_prices,
+        everybody = Pass(
+            Nobody(_groups(limits)), np.zeros((_groups(limits), problem.columns), np.int64), rows.size,
+            np.arange(rows.size), found.choice, Grid(0.0, 0.0), at_hand=rows,
         )  # fmt: skip
+        choices = self._choices(everybody, found.choice, Reading(self.layout))
+        placed = Assignment(found.choice, potentials, tree)
+        exact = found.status is Status.OPTIMAL
+        return self._checked(_Solved(choices, placed, found.budget_price, exact, found.segment_prices), limits)
 
-    def _checked(
-        self, rule: SettlingRule, keys: Keys, choice: Array, limits: Limits, found: Assignment, *, rate: float | None,
-        exact: bool, on_top: Array | None = None,
-    ) -> TableAllocation:  # fmt: skip
+    def _checked(self, solved: "_Solved", limits: Limits) -> TableAllocation:
         """The result with its proof: one more pass."""
         seconds, start = time.perf_counter() - self.start, time.perf_counter()
-        decided = self._decided(rule, keys, choice)
-        columns = len(self.layout.depths)
-        prices = found.potentials[1 : columns + 1]
+        choices, found, rate = solved.choices, solved.found, solved.rate or 0.0
+        prices, on_top = found.potentials[1 : len(self.layout.depths) + 1], solved.segment_prices
         if on_top is None and limits.segment_caps is not None:
             on_top = found.potentials[found.tree.leaf] - prices
         allowed = allowed_prices(limits, prices, on_top)
         most = np.inf if limits.budget is None else limits.budget
-        totals = self._fold(_Audited(self.layout, decided.choose, allowed.by_place, rate or 0.0, most), Audit.__add__)
+        totals = self._fold(_Audited(choices, allowed.by_place, rate, most), Audit.__add__)
         cost = None if limits.budget is None else rounded(totals.cost)
-        proof = state(limits, choice[:0], allowed, totals, cost, rate=rate or 0.0, depths=self.layout.depths)
-        if exact and limits.budget is not None and proof.status is not Status.OPTIMAL:
+        proof = state(limits, np.empty(0, np.int16), allowed, totals, cost, rate=rate, depths=self.layout.depths)
+        if solved.exact and limits.budget is not None and proof.status is not Status.OPTIMAL:
             proof = replace(proof, bound=proof.value, gap=0.0, status=Status.OPTIMAL)
         proof = replace(proof, seconds=seconds, check_seconds=time.perf_counter() - start)
-        decisions = self.table.transform(decided, decided.schema)
+        decisions = self.table.transform(choices, choices.schema)
         return TableAllocation(proof, self.customers, self.passes, self.collected, decisions)
 
 
@@ -359,18 +406,9 @@ def _groups(limits: Limits) -> int:
     return 1 if limits.segment_caps is None else int(limits.segment_caps.shape[0])
 
 
-def _largest_cost(rows: ChunkRows) -> float:
+def _largest_cost(rows: Rows) -> float:
     if rows.costs is None:
         return 0.0
     return float(
         rows.costs.max(initial=0.0) if rows.eligible is None else rows.costs.max(initial=0.0, where=rows.eligible)
     )
-
-
-def _pays(solved: SolvedTable, budget: float) -> bool:
-    """Whether an allocation is within the budget to the last bit."""
-    assert solved.rows is not None
-    assert solved.rows.costs is not None
-    taken = np.flatnonzero(solved.choice >= 0)
-    own = exact_sum(solved.rows.costs[solved.choice[taken], taken].astype(np.float64))
-    return rounded(solved.cost + own) <= budget

@@ -27,9 +27,10 @@ import numpy as np
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, largest_of
-from disco.allocation.rate_range import BudgetTable, ChunkPass, Ends, RowsInChunks, RowsInMemory, contested_part
+from disco.allocation.rate_range import BudgetTable, Ends, contested_part
 from disco.allocation.small import Relaxed, search_to_the_end
-from disco.allocation.solver import solve
+from disco.allocation.solve import solve
+from disco.allocation.table import Pass, TableInChunks
 from disco.records.arrays import Array
 from disco.records.compiled import njit
 from disco.records.identity import customer_keys
@@ -87,7 +88,7 @@ def solve_budget(
         warm = None  # where floors bind, prices depend on where they began, and what a search finds on prices
     lagrangian = Lagrangian(_affordable(problem), warm=warm, engine=engine)
     if problem.customers > EXACT_RATE:
-        settled = _among_contested(RowsInMemory(lagrangian))
+        settled = _among_contested(BudgetTable.of(lagrangian))
         if settled is not None:
             return settled
     relaxed = _relaxed(lagrangian)
@@ -103,13 +104,14 @@ class ChunkedSolution(NamedTuple):
     """The same for a table in chunks: `solution` is about those whom the last pass left open."""
 
     solution: BudgetSolution
-    last_pass: ChunkPass
+    last_pass: Pass
 
 
-def solve_budget_in_chunks(table: RowsInChunks) -> ChunkedSolution | None:
+def solve_budget_in_chunks(table: TableInChunks, budget: float) -> ChunkedSolution | None:
     """By passes over chunks; None: no range of budget prices settles enough customers."""
-    settled = _among_contested(table)
-    return None if settled is None or table.last_pass is None else ChunkedSolution(settled, table.last_pass)
+    looked_at = BudgetTable.in_chunks(table, budget)
+    settled = _among_contested(looked_at)
+    return None if settled is None or looked_at.last_pass is None else ChunkedSolution(settled, looked_at.last_pass)
 
 
 def _among_contested(table: BudgetTable) -> BudgetSolution | None:
@@ -121,7 +123,7 @@ def _among_contested(table: BudgetTable) -> BudgetSolution | None:
     only where its own prices bound the whole table closely, and otherwise wider boxes are tried.
     """
     for spread in RANGE_SPREADS:
-        looked_at: BudgetTable = table
+        looked_at = table
         ends: Ends | None = None
         here: Lagrangian | None = None
         while looked_at.customers > CONTESTED_AT_ONCE:
@@ -129,7 +131,7 @@ def _among_contested(table: BudgetTable) -> BudgetSolution | None:
             if part is None:
                 break
             here, ends = part
-            looked_at = RowsInMemory(here)
+            looked_at = BudgetTable.of(here)
             if ends[0].jumps_to(ends[1]):  # a whole depth moves at one budget price: another pass could not part them
                 break
         if ends is None or here is None:

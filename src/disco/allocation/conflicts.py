@@ -16,7 +16,7 @@ from disco.allocation.limits import UNLIMITED, Limits, column_name, quoted_label
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, Pennies
 from disco.allocation.result import Allocation, Conflict, Status
-from disco.allocation.solver import solve
+from disco.allocation.solve import solve
 from disco.records.arrays import Array, Integers
 
 _MANY = 24  # limits from which on those that clash are looked for together, before they are tried one by one

@@ -13,15 +13,15 @@ settled (`SettledRest`), and every sum here is that of both together.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.limits import UNLIMITED, Tree, tree_of
+from disco.allocation.limits import UNLIMITED, Tree
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, largest_of
-from disco.allocation.screen import PriceBox
-from disco.allocation.solver import solve
+from disco.allocation.rules import RateRange
+from disco.allocation.solve import solve
+from disco.allocation.table import or_no_segments, or_none
 from disco.records.arrays import Array
 from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import njit
@@ -71,25 +71,6 @@ def _sum_scale(largest: float, customers: int) -> float:
     """The power of two at which sums over all customers stay below 2⁶²."""
     exponent = math.frexp(largest)[1] if largest > 0.0 else 0
     return math.ldexp(1.0, min(61 - customers.bit_length() - exponent, 1000))
-
-
-class RateRange(NamedTuple):
-    """Budget prices from one end to the other, with a box of prices at either end."""
-
-    rates: tuple[float, float]
-    boxes: tuple[PriceBox, PriceBox]
-
-    def holds(self, rate: float, prices: Array) -> bool:
-        """Whether prices (groups, depths) at a budget price of the range are in the box drawn between those of its
-        ends."""
-        low, high = self.rates
-        if not low <= rate <= high:
-            return False
-        part = (rate - low) / (high - low)
-        one, other = self.boxes
-        centre = (1.0 - part) * one.centre + part * other.centre
-        width = (1.0 - part) * one.width + part * other.width
-        return PriceBox(centre, width, (1.0 - part) * one.none_width + part * other.none_width).holds(prices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,16 +207,6 @@ def prices_from(least: Array) -> Array:
             break
         prices = np.maximum(prices, higher)
     return prices[1:]
-
-
-def flags_or_none(eligible: Array | None) -> Array:
-    """Eligibility as kernels take it: without entries where everybody is eligible for everything."""
-    return np.empty((0, 0), np.bool_) if eligible is None else eligible
-
-
-def groups_or_none(segment: Array | None) -> Array:
-    """Segments as kernels take them: without entries where there is one group."""
-    return np.empty(0, np.int64) if segment is None else segment
 
 
 def limit_prices(tree: Tree, potentials: Array) -> Array:
@@ -376,7 +347,7 @@ class Lagrangian:
     def _kept_to(self, side: Priced, rate: float) -> Priced:
         """The bound at another rate with the prices that an allocation has there, as if it were optimal."""
         problem, columns = self.problem, self.problem.columns
-        eligible = flags_or_none(problem.eligible)
+        eligible = or_none(problem.eligible)
 
         def lost(rows: slice) -> Array:
             least = np.full((columns + 1, columns + 1), np.inf)
@@ -387,17 +358,12 @@ class Lagrangian:
         potentials = np.append(0.0, prices_from(np.min(parts, axis=0)))
         return self._at_prices(rate, side, potentials)
 
-    def bound_at(self, priced: Priced) -> float:
-        """The bound that the prices of a part of the table give for all of it."""
-        whole = replace(priced, solution=replace(priced.solution, tree=tree_of(self.problem.limits)))
-        return self._at_prices(priced.rate, whole, priced.solution.potentials).bound
-
     def _at_prices(self, rate: float, side: Priced, potentials: Array) -> Priced:
         """Σ_i max(0, max_k v - rate · c - price) + what the limits are worth + rate · budget, as the bound."""
         tree, problem = side.solution.tree, self.problem
         price = limit_prices(tree, potentials)
         allowed, limits = place_prices(tree, price), float(worth_of_limits(tree, price).sum())
-        eligible, segment = flags_or_none(problem.eligible), groups_or_none(problem.limits.segment)
+        eligible, segment = or_none(problem.eligible), or_no_segments(problem.limits.segment)
 
         def added(rows: slice) -> float:
             return wanted(

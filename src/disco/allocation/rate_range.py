@@ -23,36 +23,40 @@ exact: a range is a guess, and each solve among the contested customers says whe
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from disco.allocation.chunk_screen import Screening, Settling, SettlingRule, offered
+from disco.allocation.dual import Precision, guess_prices
 from disco.allocation.lagrangian import (
     Lagrangian,
     Priced,
-    RateRange,
     SettledRest,
     SumGrid,
-    flags_or_none,
-    groups_or_none,
     limit_prices,
     place_prices,
     wanted,
     worth_of_limits,
 )
 from disco.allocation.limits import UNLIMITED, Limits, tree_of
-from disco.allocation.newton import guess
 from disco.allocation.problem import AllocationProblem
-from disco.allocation.screen import BLOCK, PriceBox, compete, compete_two
-from disco.allocation.segments import box_of_segments
-from disco.allocation.solver import box_of_guess
-from disco.allocation.table import ChunkRows, Layout, Survey, take
+from disco.allocation.rules import InRange, PriceBox, RateRange, count_range
+from disco.allocation.table import (
+    TOO_MANY,
+    Pass,
+    Rows,
+    Sample,
+    Table,
+    TableInChunks,
+    TableInMemory,
+    columns_of,
+    cost_of,
+    or_no_segments,
+    or_none,
+    take,
+)
 from disco.records.arrays import Array, Integers
-from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import njit
 from disco.records.exact_sums import exact_sum, rounded
 
@@ -63,161 +67,7 @@ FIRST_SAMPLED = 3_000  # customers of it among whom a first budget price is look
 _RATES_TRIED = 24  # budget prices on a sample, at most: more are needed only where it does not tell
 _KINK = 1e-2  # relative width of a range in which spending jumps, from where on it is not narrowed
 _NOISE_LEFT = 0.06  # of a sample's variance, once everybody was counted nearby: boxes are four times narrower
-_CHUNK = 65_536  # customers per chunk of a pass in memory
-WORTH_A_PASS = 0.6  # a pass that would leave a larger share of the customers open saves too little
 _MARGIN = 1e-10  # of the largest value, by which a place must win: far above the rounding of a bid
-
-
-@njit(nogil=True, cache=True)
-def _bids_of_depth(
-    values: Array, eligible: Array, costs: Array, segment: Array, rate: float, box: PriceBox, k: int, base: int,
-    bids: Array,
-) -> None:  # fmt: skip
-    """What depth k bids for a block of customers where its price is at its lowest in a box; -∞ where ineligible.
-
-    eligible, segment: with no entries where everybody is eligible, or there is one group.
-    """
-    count = bids.size
-    worth, paid = values[k, base : base + count], costs[k, base : base + count]
-    if segment.size == 0:
-        price = box.centre[0, k] - box.width[0, k]
-        for j in range(count):
-            bids[j] = np.float64(worth[j]) - price
-    else:
-        for j in range(count):
-            group = segment[base + j]
-            bids[j] = np.float64(worth[j]) - (box.centre[group, k] - box.width[group, k])
-    for j in range(count):
-        bids[j] -= rate * np.float64(paid[j])
-    if eligible.size > 0:
-        allowed = eligible[k, base : base + count]
-        for j in range(count):
-            bids[j] = bids[j] if allowed[j] else -np.inf
-
-
-@njit(nogil=True, cache=True)
-def _best_bids(
-    values: Array, eligible: Array, costs: Array, segment: Array, rate: float, box: PriceBox, base: int, bids: Array,
-    first: Array, second: Array, winner: Array,
-) -> None:  # fmt: skip
-    """The best two bids of a block of customers where every price is at its lowest in a box; winner 0: no code."""
-    columns, count = values.shape[0], first.size
-    for j in range(count):
-        first[j] = box.none_width
-        second[j] = -np.inf
-        winner[j] = 0
-    for k in range(0, columns - 1, 2):
-        for ahead in range(2):
-            _bids_of_depth(values, eligible, costs, segment, rate, box, k + ahead, base, bids[ahead, :count])
-        compete_two(bids[0, :count], bids[1, :count], 0.0, 0.0, k + 1, first, second, winner)
-    if columns % 2:
-        _bids_of_depth(values, eligible, costs, segment, rate, box, columns - 1, base, bids[0, :count])
-        compete(bids[0, :count], 0.0, columns, first, second, winner)
-
-
-@njit(nogil=True, cache=True)
-def count_range(
-    values: Array, eligible: Array, costs: Array, segment: Array, start: int, stop: int, rates: tuple[float, float],
-    prices: tuple[Array, Array], cost_scale: float, counts: Array,
-) -> tuple[int, int]:  # fmt: skip
-    """Add to counts (2, groups, depths) who wants what at the prices of either end; Σ of their costs in grid units.
-
-    Both ends in one pass: a block of customers is read from memory once and from the cache the second time.
-    """
-    first, second, winner = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK, np.int64)
-    bids, none = np.empty((2, BLOCK)), np.zeros(prices[0].shape)
-    spent = np.zeros(2, np.int64)
-    places = np.zeros((2, counts.shape[1], counts.shape[2] + 1), np.int64)
-    for base in range(start, stop, BLOCK):
-        count = min(BLOCK, stop - base)
-        for end in range(2):
-            point = PriceBox(prices[end], none, 0.0)
-            _best_bids(
-                values, eligible, costs, segment, rates[end], point, base, bids, first[:count], second[:count],
-                winner[:count],
-            )  # fmt: skip
-            for j in range(count):
-                group = segment[base + j] if segment.size > 0 else 0
-                places[end, group, winner[j]] += 1
-                some = max(winner[j] - 1, 0)  # read a cell in any case: whether to would be a branch hard to predict
-                cost = int(np.rint(np.float64(costs[some, base + j]) * cost_scale))
-                spent[end] += cost if winner[j] > 0 else 0
-    counts += places[:, :, 1:]
-    return spent[0], spent[1]
-
-
-@njit(nogil=True, cache=True)
-def screen_range(
-    values: Array, eligible: Array, costs: Array, segment: Array, start: int, stop: int, rates: tuple[float, float],
-    boxes: tuple[PriceBox, PriceBox], margin: float, scales: tuple[float, float], choice: Array, counts: Array,
-    rows: Array,
-) -> tuple[int, int, int]:  # fmt: skip
-    """Fill choice (stop - start,), add settled customers to counts (groups, depths), and list the open ones in rows.
-
-    Bids are taken with every price at its lowest in the box. The winner's own price may be higher by twice its width,
-    while the others' stay where they are: that is the worst corner for it. So it wins everywhere in the box if it is
-    ahead of the second best by more than twice its width, and "no code" by more than twice the width of the common
-    shift of all prices.
-
-    scales: grid units per unit of value and of cost.
-    Returns how many are open (beyond the room in rows: counted, not listed), and Σ values and Σ costs of the settled in
-    grid units.
-    """
-    columns, groups = values.shape[0], counts.shape[0]
-    first, second = np.empty((2, BLOCK)), np.empty((2, BLOCK))
-    winner, bids = np.empty((2, BLOCK), np.int64), np.empty((2, BLOCK))
-    reach = np.empty((2, groups, columns + 1))
-    for end in range(2):
-        reach[end, :, 0] = 2.0 * boxes[end].none_width + margin
-        reach[end, :, 1:] = 2.0 * boxes[end].width + margin
-    opened = worth = spent = 0
-    settled = np.zeros((groups, columns + 1), np.int64)
-    near = np.empty(BLOCK + 1, np.int64)  # the open ones of a block, written down without a branch
-    for base in range(start, stop, BLOCK):
-        count = min(BLOCK, stop - base)
-        open_here = 0
-        for end in range(2):
-            _best_bids(
-                values, eligible, costs, segment, rates[end], boxes[end], base, bids, first[end, :count],
-                second[end, :count], winner[end, :count],
-            )  # fmt: skip
-        for j in range(count):
-            group = segment[base + j] if segment.size > 0 else 0
-            place = winner[0, j]
-            choice[base - start + j] = place - 1
-            is_open = (
-                (place != winner[1, j])
-                | (first[0, j] - second[0, j] <= reach[0, group, place])
-                | (first[1, j] - second[1, j] <= reach[1, group, place])
-            )
-            near[open_here] = base + j
-            open_here += 1 if is_open else 0
-            at = 0 if is_open else place
-            settled[group, at] += 1
-            some = max(place - 1, 0)  # as in `count_range`
-            gain = int(np.rint(np.float64(values[some, base + j]) * scales[0]))
-            cost = int(np.rint(np.float64(costs[some, base + j]) * scales[1]))
-            worth += gain if at > 0 else 0
-            spent += cost if at > 0 else 0
-        listed = min(open_here, max(rows.size - opened, 0))
-        rows[opened : opened + listed] = near[:listed]
-        opened += open_here
-    counts += settled[:, 1:]
-    return opened, worth, spent
-
-
-# eligible and segment are arrays in every kernel, with no entries where everybody is eligible or there is one group: an
-# argument that may be None would be a signature of its own, and signatures multiply what has to be compiled
-
-
-@njit(nogil=True, cache=True)
-def _columns_of(matrix: Array, rows: Array) -> Array:
-    """(depths, rows): what `matrix[:, rows]` is, faster."""
-    out = np.empty((matrix.shape[0], rows.size), matrix.dtype)
-    for k in range(matrix.shape[0]):
-        for j in range(rows.size):
-            out[k, j] = matrix[k, rows[j]]
-    return out
 
 
 @njit(nogil=True, cache=True)
@@ -310,16 +160,15 @@ class RateSample:
     spread: half-widths of boxes, in standard errors.
     """
 
-    def __init__(
-        self, problem: AllocationProblem, costs: Array, grid: SumGrid, *, customers: int, spent: int, spread: float
-    ) -> None:
+    def __init__(self, problem: AllocationProblem, grid: SumGrid, *, customers: int, spent: int, spread: float) -> None:
+        assert problem.costs is not None
         self.customers, self.columns, self.spread = customers, problem.columns, spread
-        keys = problem.keys_of(np.arange(customers)) if problem.keys is None else problem.keys
+        keys = problem.keys_of(np.arange(problem.customers))
         rows = np.flatnonzero(keys < np.uint64(min(SAMPLED / customers, _SAMPLED_SHARE) * 2.0**64))
         rows = rows[np.argsort(keys[rows])]
         self.size = int(rows.size)
-        self.values, self.costs = _columns_of(problem.values, rows), _columns_of(costs, rows)
-        self.eligible = None if problem.eligible is None else _columns_of(problem.eligible, rows)
+        self.values, self.costs = columns_of(problem.values, rows), columns_of(problem.costs, rows)
+        self.eligible = None if problem.eligible is None else columns_of(problem.eligible, rows)
         self.segment = None if problem.limits.segment is None else problem.limits.segment[rows]
         self.tree = tree_of(problem.limits)
         self.grid = grid
@@ -376,25 +225,16 @@ class RateSample:
             if crowded:
                 high[:columns] += max(size - float(high[:columns].sum()), 0.0) / columns
             thinning, tolerance, missing = _NOISE_LEFT * thinning, 2.0 + 0.05 * math.sqrt(placed), nearest.cost
-        if self.tree.leaf.shape[0] > 1:
-            boxed = box_of_segments(
-                net, segment, self.tree, high, potentials, tolerance=tolerance, thinning=thinning, spread=self.spread
-            )
-            if boxed is None:
-                return None
-            potentials, box = boxed
-        else:
-            centre = np.zeros(columns) if potentials is None else np.clip(potentials, -magnitude, magnitude)
-            width, lowest = np.empty(columns), np.empty(columns)
-            shift, left, opened = guess(
-                net, low, high, centre, potentials is None, 40, tolerance, thinning, self.spread, width, lowest
-            )
-            if not math.isfinite(opened) or left > 4.0 * tolerance + 10.0:
-                return None
-            potentials, box = centre, box_of_guess(centre, width, lowest, shift, magnitude)
+        sample = Sample(net, segment, np.arange(size), magnitude)
+        precision = Precision(self.spread, tolerance, thinning)
+        found = guess_prices(sample, self.tree, low, high, potentials, precision, top=magnitude)
+        most_missed = 8.0 * tolerance if self.tree.leaf.shape[0] > 1 else 4.0 * tolerance + 10.0
+        if found is None or not math.isfinite(found.open_share) or found.missed > most_missed:
+            return None
+        potentials, box = found.potentials, found.box
         prices = potentials[self.tree.leaf - 1]
         sums = np.zeros((3, *prices.shape))
-        worth = _spending(net, costs, groups_or_none(segment), prices, sums)
+        worth = _spending(net, costs, or_no_segments(segment), prices, sums)
         count, cost, square = sums.sum(axis=1)
         spent = float(cost.sum())
         # at depths with a price the number of customers is fixed, so that only their costs differ between samples
@@ -424,13 +264,9 @@ class RateSample:
 
     def open_share(self, range_: RateRange, margin: float) -> float:
         """The share of the sample that a pass with this range would leave open."""
-        counts = np.zeros(range_.boxes[0].centre.shape, np.int64)
-        opened, _, _ = screen_range(
-            self.values, flags_or_none(self.eligible), self.costs, groups_or_none(self.segment), 0, self.size,
-            range_.rates, range_.boxes, margin, (self.grid.value_scale, self.grid.cost_scale),
-            np.empty(self.size, np.int16), counts, np.empty(0, np.int64),
-        )  # fmt: skip
-        return opened / self.size
+        rows = Rows(np.empty(0, np.uint64), self.values, self.eligible, self.costs, self.segment)
+        rule = InRange(range_, margin, (self.grid.value_scale, self.grid.cost_scale))
+        return rule.settle(rows, slice(0, self.size), 0).opened / self.size
 
 
 def _even(over_budget: Point, within_budget: Point) -> float:
@@ -588,31 +424,168 @@ def range_of(points: list[Point]) -> RateRange:
     return RateRange((first.rate, last.rate), (boxes[0], boxes[1]))
 
 
-class BudgetTable(Protocol):
-    """A table whose budget price is looked for: rows in memory, or in chunks."""
+def _left_of(limits: Limits, counts: Array, segment: Array | None, rest: SettledRest) -> Limits:
+    """What the settled customers leave of the limits; counts: (groups, depths) theirs, segment: of the others."""
 
-    @property
-    def grid(self) -> SumGrid:
-        """Of the whole table."""
+    def caps(limit: Array, taken: Array) -> Array:
+        return np.where(limit >= UNLIMITED, UNLIMITED, limit - taken)
+
+    total = counts.sum(axis=0)
+    floors = np.maximum(limits.floors - total, 0)
+    budget = max((rest.grid.budget - rest.spent) / rest.grid.cost_scale, 0.0)
+    if segment is None or limits.segment_caps is None or limits.segment_floors is None:
+        return Limits(caps(limits.caps, total), floors, budget=budget)
+    return Limits(
+        caps(limits.caps, total),
+        floors,
+        caps(limits.segment_caps, counts),
+        np.maximum(limits.segment_floors - counts, 0),
+        segment,
+        limits.segment_labels,
+        budget,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """The part function that counts what customers want at the prices of two points."""
+
+    ends: Ends
+    cost_scale: float
+
+    def __call__(self, rows: Rows, part: slice) -> RangeCounts:
+        assert rows.costs is not None
+        one, other = self.ends
+        counts = np.zeros((2, *one.prices.shape), np.int64)
+        segment = or_no_segments(rows.group if counts.shape[1] > 1 else None)
+        spent = count_range(
+            rows.values, or_none(rows.eligible), rows.costs, segment, part.start, part.stop, (one.rate, other.rate),
+            (one.prices, other.prices), self.cost_scale, counts,
+        )  # fmt: skip
+        return RangeCounts(counts, (int(spent[0]), int(spent[1])))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The part function of a bound: Σ_i max(0, max_k value - rate · cost - price), exact."""
+
+    prices: Array  # (groups, depths)
+    rate: float
+
+    def __call__(self, rows: Rows, part: slice) -> int:
+        assert rows.costs is not None
+        segment = or_no_segments(rows.group if self.prices.shape[0] > 1 else None)
+        total = wanted(
+            rows.values, or_none(rows.eligible), rows.costs, segment, self.prices, self.rate, part.start, part.stop
+        )  # fmt: skip
+        return exact_sum(np.array([total]))
+
+
+class BudgetTable:
+    """A table whose budget price is looked for: all customers, or those whom an earlier pass left open.
+
+    Those whom a pass leaves open are a smaller table, in memory wherever the first one was. The rule of the pass is the
+    same function of a customer in every later pass, so that a table in chunks need not remember who was settled.
+
+    grid: of the whole table.
+    here: the problem of a table in memory; None: it is in chunks.
+    """
+
+    def __init__(self, table: Table, grid: SumGrid, *, here: Lagrangian | None = None) -> None:
+        self.table, self.grid, self.here = table, grid, here
+        self.last_pass: Pass | None = None  # None: no range was good enough for a pass
+
+    @classmethod
+    def of(cls, here: Lagrangian) -> "BudgetTable":
+        """In memory."""
+        return cls(TableInMemory(here.problem, engine=here.engine), here.grid, here=here)
+
+    @classmethod
+    def in_chunks(cls, table: TableInChunks, budget: float) -> "BudgetTable":
+        survey = table.survey
+        grid = SumGrid.of(
+            customers=survey.customers,
+            largest=survey.magnitude,
+            largest_cost=survey.largest_cost,
+            budget=budget,
+            grid_top=survey.magnitude,
+        )
+        return cls(table, grid)
 
     @property
     def customers(self) -> int:
-        """How many are looked at: all, or those whom an earlier pass left open."""
+        """How many are looked at."""
+        return self.table.customers
+
+    @property
+    def _before(self) -> SettledRest | None:
+        """Those who were settled by earlier passes."""
+        return None if self.here is None else self.here.rest
 
     def sample(self, *, spread: float) -> RateSample:
         """Those with the smallest keys."""
+        spent = 0 if self._before is None else self._before.spent
+        return RateSample(self.table.problem, self.grid, customers=self.customers, spent=spent, spread=spread)
 
     def count(self, ends: Ends) -> RangeCounts:
         """One pass: what everybody wants at two points."""
+        return self.table.fold(_Counted(ends, self.grid.cost_scale), RangeCounts.__add__)
 
     def settle(self, range_: RateRange, *, margin: float, open_share: float) -> Lagrangian | None:
         """One pass: the problem of those whose place is not the same in the whole range.
 
         open_share: of the customers, about, who will be open. None: they are too many, or the others break a limit.
         """
+        problem, scales = self.table.problem, (self.grid.value_scale, self.grid.cost_scale)
+        passed = self.table.screen(InRange(range_, margin, scales), open_share=open_share)
+        if not passed.kept or passed.opened > TOO_MANY * self.customers:
+            return None
+        if (tree_of(problem.limits).less(passed.counts)[1] < 0).any():
+            return None
+        self.last_pass = passed
+        numbers, rows = self.table.contested(passed)
+        rest = self._rest(passed, numbers, rows, range_)
+        part = AllocationProblem(
+            rows.values,
+            _left_of(problem.limits, passed.counts, rows.group, rest),
+            rows.eligible,
+            rows.costs,
+            rows.keys,
+            problem.depths,
+            problem.largest_cost,
+            least_top=self.grid.grid_top,
+        )
+        warm = None if self.here is None else self.here.warm
+        return Lagrangian(part, warm=warm, engine=self.table.engine, rest=rest)
+
+    def _rest(self, passed: Pass, numbers: Array, rows: Rows, range_: RateRange) -> SettledRest:
+        """Those whom this pass and earlier ones have settled."""
+        before = self._before
+        if before is not None:
+            return SettledRest(
+                self.grid,
+                before.pays,
+                before.rows[numbers],
+                before.with_open(passed.choice),
+                before.worth + passed.worth,
+                before.spent + passed.spent,
+                (*before.ranges, range_),
+            )
+
+        def pays(choice: Array) -> bool:
+            """Of a table in chunks: what the settled cost was summed up where they are."""
+            return rounded(passed.cost + cost_of(rows, choice)) <= self.grid.money
+
+        keeps = pays if self.here is None else self.here.pays
+        return SettledRest(self.grid, keeps, numbers, passed.choice, passed.worth, passed.spent, (range_,))
 
     def bound_at(self, priced: Priced) -> float:
         """The bound that prices of the contested customers give for the whole table; grid units of value."""
+        tree = tree_of(self.table.problem.limits)
+        price = limit_prices(tree, priced.solution.potentials)
+        prices, limits = place_prices(tree, price)[tree.leaf], float(worth_of_limits(tree, price).sum())
+        total = self.table.fold(_Wanted(prices, priced.rate), int.__add__)
+        return (rounded(total) + limits + priced.rate * self.grid.money) * self.grid.value_scale
 
 
 class Contested(NamedTuple):
@@ -642,336 +615,10 @@ def contested_part(table: BudgetTable, *, within: Ends | None, spread: float) ->
         return None
     range_, margin = range_of(points), _MARGIN * sample.magnitude
     open_share = sample.open_share(range_, margin)
-    if open_share > WORTH_A_PASS:
+    if open_share > TOO_MANY:
         return None
     problem = table.settle(range_, margin=margin, open_share=open_share)
     if problem is None:
         return None
     problem.begin_at(points[0].potentials)
     return Contested(problem, (points[0], points[-1]))
-
-
-class _Pass(NamedTuple):
-    """What a pass with a range leaves behind, of one chunk or of all."""
-
-    opened: int  # customers; of a chunk, `rows` may have had no room for all of them
-    choice: Array  # (customers at hand,), only a guess for the open ones
-    counts: Array  # (groups, depths) settled customers
-    worth: int  # Σ values of the settled, grid units
-    spent: int  # Σ costs of the settled, grid units
-    rows: Array  # (open,) row numbers; of all chunks, by key
-
-
-@dataclass(frozen=True, slots=True)
-class RowsInMemory:
-    """A table in memory, or the part of one that an earlier pass left open.
-
-    Chunks of customers go to the engine; what they return is added up, so that their number changes nothing.
-    """
-
-    lagrangian: Lagrangian
-
-    @property
-    def grid(self) -> SumGrid:
-        return self.lagrangian.grid
-
-    @property
-    def customers(self) -> int:
-        return self.lagrangian.problem.customers
-
-    def sample(self, *, spread: float) -> RateSample:
-        here = self.lagrangian
-        spent = 0 if here.rest is None else here.rest.spent
-        return RateSample(here.problem, here.costs, here.grid, customers=self.customers, spent=spent, spread=spread)
-
-    def count(self, ends: Ends) -> RangeCounts:
-        problem, costs = self.lagrangian.problem, self.lagrangian.costs
-        eligible, segment = flags_or_none(problem.eligible), groups_or_none(problem.limits.segment)
-
-        def counted(chunk: slice) -> RangeCounts:
-            return _counted(problem.values, eligible, costs, segment, chunk, ends, self.grid.cost_scale)
-
-        chunks = row_chunks(problem.customers, size=_CHUNK)
-        first, *others = spread(counted, chunks, engine=self.lagrangian.engine)
-        return sum(others, first)
-
-    def settle(self, range_: RateRange, *, margin: float, open_share: float) -> Lagrangian | None:
-        settled = self._pass(range_, margin, min(1.0, 1.2 * open_share + 0.02))
-        limits = self.lagrangian.problem.limits
-        if settled is None or (tree_of(limits).less(settled.counts)[1] < 0).any():
-            return None
-        return self._rest(settled, range_)
-
-    def _pass(self, range_: RateRange, margin: float, room_share: float) -> _Pass | None:
-        """None: more customers than are worth a pass stay open.
-
-        room_share: of the customers for whom there is room to stay open; where it is too little, the pass is repeated.
-        """
-        problem, groups = self.lagrangian.problem, range_.boxes[0].centre.shape[0]
-        eligible, segment = flags_or_none(problem.eligible), groups_or_none(problem.limits.segment)
-        scales = (self.grid.value_scale, self.grid.cost_scale)
-
-        def settled(chunk: slice) -> _Pass:
-            size = chunk.stop - chunk.start
-            choice, counts = np.empty(size, np.int16), np.zeros((groups, problem.columns), np.int64)
-            rows = np.empty(int(size * share) + 256, np.int64)
-            opened, worth, spent = screen_range(
-                problem.values, eligible, self.lagrangian.costs, segment, chunk.start, chunk.stop, range_.rates,
-                range_.boxes, margin, scales, choice, counts, rows,
-            )  # fmt: skip
-            return _Pass(opened, choice, counts, worth, spent, rows[:opened])
-
-        share = room_share
-        for _ in range(2):
-            chunks = row_chunks(problem.customers, size=_CHUNK)
-            parts = list(spread(settled, chunks, engine=self.lagrangian.engine))
-            opened = sum(part.opened for part in parts)
-            if opened > WORTH_A_PASS * problem.customers:
-                return None
-            if sum(part.rows.size for part in parts) == opened:
-                break
-            share = 1.0
-        rows = np.concatenate([part.rows for part in parts])
-        return _Pass(
-            opened,
-            np.concatenate([part.choice for part in parts]),
-            np.sum([part.counts for part in parts], axis=0),
-            sum(part.worth for part in parts),
-            sum(part.spent for part in parts),
-            rows[np.argsort(problem.keys_of(rows), kind="stable")],  # so that the order of rows shows nowhere
-        )
-
-    def _rest(self, settled: _Pass, range_: RateRange) -> Lagrangian:
-        """The problem of the customers whom the pass left open, within what the settled ones leave of the limits."""
-        here, problem, rows = self.lagrangian, self.lagrangian.problem, settled.rows
-        before = here.rest
-        if before is None:
-            rest = SettledRest(
-                self.grid, here.pays, rows, settled.choice, settled.worth, settled.spent, (range_,)
-            )  # fmt: skip
-        else:
-            rest = SettledRest(
-                self.grid,
-                before.pays,
-                before.rows[rows],
-                before.with_open(settled.choice),
-                before.worth + settled.worth,
-                before.spent + settled.spent,
-                (*before.ranges, range_),
-            )
-        segment = None if problem.limits.segment is None else problem.limits.segment[rows]
-        part = AllocationProblem(
-            _columns_of(problem.values, rows),
-            _left_of(problem.limits, settled.counts, segment, rest),
-            None if problem.eligible is None else _columns_of(problem.eligible, rows),
-            _columns_of(here.costs, rows),
-            problem.keys_of(rows),
-            problem.depths,
-            problem.largest_cost,
-            least_top=self.grid.grid_top,
-        )
-        return Lagrangian(part, warm=here.warm, engine=here.engine, rest=rest)
-
-    def bound_at(self, priced: Priced) -> float:
-        return self.lagrangian.bound_at(priced)
-
-
-def _counted(
-    values: Array, eligible: Array, costs: Array, segment: Array, rows: slice, ends: Ends, cost_scale: float
-) -> RangeCounts:
-    rates, prices = (ends[0].rate, ends[1].rate), (ends[0].prices, ends[1].prices)
-    counts = np.zeros((2, *prices[0].shape), np.int64)
-    low, high = count_range(
-        values, eligible, costs, segment, rows.start, rows.stop, rates, prices, cost_scale, counts
-    )  # fmt: skip
-    return RangeCounts(counts, (int(low), int(high)))
-
-
-def _left_of(limits: Limits, counts: Array, segment: Array | None, rest: SettledRest) -> Limits:
-    """What the settled customers leave of the limits; counts: (groups, depths) theirs, segment: of the others."""
-
-    def caps(limit: Array, taken: Array) -> Array:
-        return np.where(limit >= UNLIMITED, UNLIMITED, limit - taken)
-
-    total = counts.sum(axis=0)
-    floors = np.maximum(limits.floors - total, 0)
-    budget = max((rest.grid.budget - rest.spent) / rest.grid.cost_scale, 0.0)
-    if segment is None or limits.segment_caps is None or limits.segment_floors is None:
-        return Limits(caps(limits.caps, total), floors, budget=budget)
-    return Limits(
-        caps(limits.caps, total),
-        floors,
-        caps(limits.segment_caps, counts),
-        np.maximum(limits.segment_floors - counts, 0),
-        segment,
-        limits.segment_labels,
-        budget,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class InRange:
-    """The rule of a pass over chunks: whose place is the same in a whole range of budget prices."""
-
-    range_: RateRange
-    margin: float
-    scales: tuple[float, float]  # grid units per unit of value and of cost
-    budget: float
-
-    def settle(self, rows: ChunkRows) -> Settling:
-        rows = offered(rows, closed=None, budget=self.budget)
-        groups, columns = self.range_.boxes[0].centre.shape
-        choice, opened = np.empty(rows.size, np.int16), np.empty(rows.size, np.int64)
-        counts = np.zeros((groups, columns), np.int64)
-        assert rows.costs is not None
-        count, worth, spent = screen_range(
-            rows.values, flags_or_none(rows.eligible), rows.costs, _groups_of(rows, groups), 0, rows.size,
-            self.range_.rates, self.range_.boxes, self.margin, self.scales, choice, counts, opened,
-        )  # fmt: skip
-        return Settling(choice, counts, opened[:count], int(worth), int(spent))
-
-
-def _groups_of(rows: ChunkRows, groups: int) -> Array:
-    return groups_or_none(rows.group if groups > 1 else None)
-
-
-@dataclass(frozen=True, slots=True)
-class RangeCounted:
-    """The chunk function that counts."""
-
-    layout: Layout
-    ends: Ends
-    cost_scale: float
-    budget: float
-
-    def __call__(self, chunk: pa.Table) -> RangeCounts:
-        rows = offered(self.layout.read(chunk), closed=None, budget=self.budget)
-        assert rows.costs is not None
-        segment = _groups_of(rows, self.ends[0].prices.shape[0])
-        eligible, everybody = flags_or_none(rows.eligible), slice(0, rows.size)
-        return _counted(rows.values, eligible, rows.costs, segment, everybody, self.ends, self.cost_scale)
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The chunk function of a bound: Σ_i max(0, max_k value - rate · cost - price), exact."""
-
-    layout: Layout
-    prices: Array  # (groups, depths)
-    rate: float
-    budget: float
-
-    def __call__(self, chunk: pa.Table) -> int:
-        rows = offered(self.layout.read(chunk), closed=None, budget=self.budget)
-        segment = _groups_of(rows, self.prices.shape[0])
-        assert rows.costs is not None
-        eligible = flags_or_none(rows.eligible)
-        total = wanted(rows.values, eligible, rows.costs, segment, self.prices, self.rate, 0, rows.size)
-        return exact_sum(np.array([total]))
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkPass:
-    """What the last pass over chunks did: its rule, whom it left open, and what the others cost."""
-
-    rule: SettlingRule
-    open: ChunkRows
-    settled_cost: int  # exact
-
-    def pays(self, choice: Array, budget: float) -> bool:
-        """Whether everybody is within the budget to the last bit; choice: of those who were left open."""
-        assert self.open.costs is not None
-        taken = np.flatnonzero(choice >= 0)
-        own = exact_sum(self.open.costs[choice[taken], taken].astype(np.float64))
-        return rounded(self.settled_cost + own) <= budget
-
-
-class RowsInChunks:
-    """A table of which only a sample is here; what is summed over everybody comes from passes.
-
-    Those whom a pass leaves open are brought here, and from then on they are a table in memory. The rule of the pass is
-    the same function of a customer in every later pass, so that nobody need remember who was settled.
-
-    fold: one pass with a chunk function whose results are added.
-    screened: one pass with a rule.
-    """
-
-    def __init__(
-        self,
-        survey: Survey,
-        limits: Limits,
-        layout: Layout,
-        fold: Callable[..., object],
-        screened: Callable[[SettlingRule], Screening],
-    ) -> None:
-        budget = limits.budget
-        assert budget is not None
-        self.customers, self.layout, self._fold, self._screened = survey.customers, layout, fold, screened
-        rows = offered(survey.sample, closed=None, budget=budget)
-        if limits.segment_caps is not None:
-            limits = replace(limits, segment=rows.group)
-        self._sample = AllocationProblem(
-            rows.values, limits, rows.eligible, rows.costs, rows.keys, layout.depths, survey.largest_cost
-        )
-        self.grid = SumGrid.of(
-            customers=survey.customers,
-            largest=survey.magnitude,
-            largest_cost=survey.largest_cost,
-            budget=budget,
-            grid_top=survey.magnitude,
-        )
-        self.last_pass: ChunkPass | None = None  # None: no range was good enough for a pass
-
-    def sample(self, *, spread: float) -> RateSample:
-        assert self._sample.costs is not None
-        return RateSample(
-            self._sample, self._sample.costs, self.grid, customers=self.customers, spent=0, spread=spread
-        )  # fmt: skip
-
-    def count(self, ends: Ends) -> RangeCounts:
-        counts = self._fold(
-            RangeCounted(self.layout, ends, self.grid.cost_scale, self.grid.money), RangeCounts.__add__
-        )  # fmt: skip
-        assert isinstance(counts, RangeCounts)
-        return counts
-
-    def settle(self, range_: RateRange, *, margin: float, open_share: float) -> Lagrangian | None:
-        limits = self._sample.limits
-        rule = InRange(range_, margin, (self.grid.value_scale, self.grid.cost_scale), self.grid.money)
-        screening = self._screened(rule)
-        rows = screening.rows()
-        if rows is None or screening.opened > WORTH_A_PASS * self.customers:
-            return None
-        if (tree_of(limits).less(screening.counts)[1] < 0).any():
-            return None
-        self.last_pass = last_pass = ChunkPass(rule, rows, screening.cost)
-        rows = offered(rows, closed=None, budget=self.grid.money)
-        rest = SettledRest(
-            self.grid,
-            lambda choice: last_pass.pays(choice, self.grid.money),
-            np.arange(rows.size),
-            np.full(rows.size, -1, np.int16),
-            screening.worth,
-            screening.spent,
-            (range_,),
-        )
-        segment = rows.group if limits.segment_caps is not None else None
-        part = AllocationProblem(
-            rows.values,
-            _left_of(limits, screening.counts, segment, rest),
-            rows.eligible,
-            rows.costs,
-            rows.keys,
-            self._sample.depths,
-            self._sample.largest_cost,
-            least_top=self.grid.grid_top,
-        )
-        return Lagrangian(part, warm=None, rest=rest)
-
-    def bound_at(self, priced: Priced) -> float:
-        tree = tree_of(self._sample.limits)
-        price = limit_prices(tree, priced.solution.potentials)
-        prices, limits = place_prices(tree, price)[tree.leaf], float(worth_of_limits(tree, price).sum())
-        total = self._fold(Wanted(self.layout, prices, priced.rate, self.grid.money), int.__add__)
-        assert isinstance(total, int)
-        return (rounded(total) + limits + priced.rate * self.grid.money) * self.grid.value_scale

@@ -14,24 +14,29 @@ them with somebody else is a suspect, whose id a later pass collects and compare
 others: memory is bounded, and the answer stays exact.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import NamedTuple
+from functools import reduce
+from itertools import chain, takewhile
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.allocation.limits import SegmentLimits
-from disco.allocation.problem import SEEN_WHOLE
+from disco.allocation.limits import Limits, SegmentLimits
+from disco.allocation.problem import SEEN_WHOLE, AllocationProblem
 from disco.records.arrays import Array, Flags, Floats, Integers, Keys
+from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import inner_kernel, njit
 from disco.records.depths import read_depth
 from disco.records.errors import InputError, LimitError
+from disco.records.exact_sums import exact_sum
 from disco.records.identity import customer_keys
 from disco.records.identity_kernels import mix
+from disco.records.ports import Engine
 
 
 @njit(nogil=True, cache=True)
@@ -86,6 +91,16 @@ def _read(values: Array, rows: Array, out: Array) -> None:
     for k in range(values.shape[0]):
         for j in range(rows.size):
             out[k, j] = values[k, rows[j]]
+
+
+@njit(nogil=True, cache=True)
+def columns_of(matrix: Array, rows: Array) -> Array:
+    """(depths, rows): what `matrix[:, rows]` is, faster."""
+    out = np.empty((matrix.shape[0], rows.size), matrix.dtype)
+    for k in range(matrix.shape[0]):
+        for j in range(rows.size):
+            out[k, j] = matrix[k, rows[j]]
+    return out
 
 
 @inner_kernel(cache=True)
@@ -207,10 +222,10 @@ ID = "customer_id"
 COST = "cost_"  # before the depth, in the name of a column of costs
 
 
-class ChunkRows(NamedTuple):
+class Rows(NamedTuple):
     """Some customers of a table; matrices are depth-major."""
 
-    keys: Keys  # (customers,)
+    keys: Keys  # (customers,); empty where no tie is broken
     values: Floats  # (depths, customers), 0 where not eligible
     eligible: Flags | None  # (depths, customers); None: everybody for every depth
     costs: Floats | None  # (depths, customers)
@@ -218,15 +233,15 @@ class ChunkRows(NamedTuple):
 
     @property
     def size(self) -> int:
-        return int(self.keys.size)
+        return int(self.values.shape[1])
 
     @property
     def nbytes(self) -> int:
         return sum(part.nbytes for part in self if part is not None)
 
-    def take(self, rows: Array) -> "ChunkRows":
+    def take(self, rows: Array) -> "Rows":
         """Some of them, in this order."""
-        return ChunkRows(
+        return Rows(
             self.keys[rows],
             np.ascontiguousarray(self.values[:, rows]),
             None if self.eligible is None else np.ascontiguousarray(self.eligible[:, rows]),
@@ -235,7 +250,7 @@ class ChunkRows(NamedTuple):
         )
 
     @staticmethod
-    def joined(parts: Iterable["ChunkRows"]) -> "ChunkRows":
+    def joined(parts: Iterable["Rows"]) -> "Rows":
         """Those of several chunks, one after another."""
         some = list(parts)
         flags = None
@@ -244,7 +259,7 @@ class ChunkRows(NamedTuple):
                 [np.ones(part.values.shape, np.bool_) if part.eligible is None else part.eligible for part in some],
                 axis=1,
             )
-        return ChunkRows(
+        return Rows(
             np.concatenate([part.keys for part in some]),
             np.concatenate([part.values for part in some], axis=1),
             flags,
@@ -252,7 +267,7 @@ class ChunkRows(NamedTuple):
             None if some[0].group is None else np.concatenate([p.group for p in some if p.group is not None]),
         )
 
-    def in_order(self) -> "ChunkRows":
+    def in_order(self) -> "Rows":
         """By key: the same whatever chunks they came in."""
         return self.take(np.argsort(self.keys, kind="stable"))
 
@@ -316,7 +331,7 @@ class Layout:
     def value_type(self) -> pa.DataType:
         return pa.float32() if self.narrow else pa.float64()
 
-    def read(self, chunk: pa.Table) -> ChunkRows:
+    def read(self, chunk: pa.Table) -> Rows:
         """The arrays of a chunk; InputError names the customer with a cell that cannot be used."""
         keys = customer_keys(chunk[ID])
         values, eligible = self._matrix(chunk, self.values)
@@ -325,7 +340,7 @@ class Layout:
             costs, known = self._matrix(chunk, self.costs)
             self._check_costs(chunk, costs, known, eligible)
         group = None if self.segment is None else self._groups(chunk[self.segment])
-        return ChunkRows(keys, values, eligible, costs, group)
+        return Rows(keys, values, eligible, costs, group)
 
     def _matrix(self, chunk: pa.Table, names: tuple[str, ...]) -> tuple[Floats, Flags | None]:
         matrix = np.empty((len(names), chunk.num_rows), np.float32 if self.single else np.float64)
@@ -403,7 +418,486 @@ def depth_columns(schema: pa.Schema, *, where: str, prefix: str = "") -> dict[fl
     return columns
 
 
-SAMPLED = SEEN_WHOLE  # customers in the sample; a table with fewer is solved as a whole
+class Grid(NamedTuple):
+    """What all cells of a table together say: how fine the grid is, and how far a place must win by."""
+
+    top: float  # the largest value; with floors, the largest magnitude
+    margin: float  # 1e-12 of it, at least: far above the rounding of a bid
+
+
+class Sample(NamedTuple):
+    """Some customers, the same for the same table."""
+
+    net: Array  # (depths, customers) value - budget price · cost, -∞ where ineligible
+    group: Array | None  # (customers,) their segments
+    numbers: Array  # (customers,) their row numbers
+    magnitude: float  # the largest of an eligible cell, before costs
+
+    @property
+    def size(self) -> int:
+        return int(self.net.shape[1])
+
+    @property
+    def rows(self) -> Rows:
+        return Rows(np.empty(0, np.uint64), self.net, None, None, self.group)
+
+
+class Settling(NamedTuple):
+    """What a rule says about some customers."""
+
+    opened: int  # how many stay open; more than `rows` has where there was no room for all
+    choice: Array  # (customers,) int16; only a guess for the open ones
+    counts: Integers  # (groups, depths) settled customers
+    rows: Array  # (open,) row numbers
+    largest: float = 0.0  # value of an eligible cell, at least 0, where the rule looks at it; NaN or ∞ where a cell is
+    magnitude: float = 0.0
+    worth: int = 0  # Σ values of the settled in grid units, where there is a budget price
+    spent: int = 0  # Σ costs of the settled in grid units
+
+
+class SettlingRule(Protocol):
+    """Settles customers one by one, whoever else is in the table (`rules`)."""
+
+    def settle(self, rows: Rows, part: slice, room: int) -> Settling:
+        """The customers of a part of these rows; at most `room` open ones are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What a pass leaves behind. A customer is settled, or open: then a later step decides.
+
+    `choice` and `rows` are about the customers at hand: everybody of a table in memory, and of a table in chunks those
+    whom the pass left open.
+    """
+
+    rule: SettlingRule
+    counts: Integers  # (groups, depths) settled customers
+    opened: int  # how many are open
+    rows: Array  # (open,) their row numbers among those at hand; fewer than `opened`: too many to be kept
+    choice: Array  # (customers at hand,), only a guess for the open ones
+    grid: Grid  # of the whole table
+    worth: int = 0  # Σ values of the settled, grid units
+    spent: int = 0  # Σ costs of the settled, grid units
+    cost: int = 0  # Σ costs of the settled, exact; of tables in chunks
+    at_hand: Rows | None = None  # the open customers of a table in chunks
+
+    @property
+    def kept(self) -> bool:
+        """Whether the open customers are few enough to be looked at together."""
+        return self.rows.size == self.opened
+
+    def with_open(self, choice: Array) -> Array:
+        """(customers at hand,) everybody's choice from that of the open ones."""
+        self.choice[self.rows] = choice
+        return self.choice
+
+
+Result = TypeVar("Result")
+PartFunction: TypeAlias = Callable[[Rows, slice], Result]
+"""A pure function of a part of some rows, whose results are added."""
+
+
+class Table(Protocol):
+    """All customers, wherever they are: what the driver (`solve`) and the search for a budget price ask of them."""
+
+    @property
+    def customers(self) -> int: ...
+
+    @property
+    def problem(self) -> AllocationProblem:
+        """Those who are here: everybody, or a sample; with the limits of everybody."""
+
+    @property
+    def grid(self) -> Grid | None:
+        """None: nobody has looked at all cells yet."""
+
+    @property
+    def engine(self) -> Engine | None: ...
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of samples, the first and larger ones, in customers."""
+
+    def sample(self, size: int, *, scattered: bool = True) -> Sample:
+        """scattered: no two customers next to each other, who may be alike."""
+
+    def screen(self, rule: SettlingRule, *, open_share: float = 1.0) -> Pass:
+        """One pass with a rule. open_share: of the customers, about, who will stay open."""
+
+    def fold(self, function: PartFunction[Result], add: Callable[[Result, Result], Result]) -> Result:
+        """One pass with a function whose results are added."""
+
+    def contested(self, passed: Pass) -> tuple[Array, Rows]:
+        """The open customers as they are, and their numbers among those at hand: by key, so that the order of rows
+        shows nowhere."""
+
+    def net(self, passed: Pass) -> AllocationProblem:
+        """The open customers with their net values: a table in memory."""
+
+    def keys_of(self, numbers: Array) -> Keys:
+        """Of the customers with these row numbers of a sample."""
+
+    def keyed(self) -> "Table":
+        """The same table, all of whose customers have their keys at hand."""
+
+    def known_grid(self) -> Grid:
+        """Of all cells; a pass where nobody has looked at all of them."""
+
+    def everybody(self) -> "TableInMemory | None":
+        """All customers with their net values; None: they are too many to be copied."""
+
+
+# Customers per chunk of a pass. A pass without segments and costs is bound by memory and takes milliseconds, so few and
+# long chunks; one with them is bound by arithmetic, so that two threads halve it.
+_CHUNK, _SMALL_CHUNK = 262_144, 65_536
+# A pass that leaves a larger share open saves too little: values tie, and keeping the customers would copy the matrix.
+TOO_MANY = 0.6
+# Customers, at most, who are all copied where a sample tells too little: 100 MB as float64 of eight depths.
+COPIED = 1_500_000
+# Customers in a first sample: at least so many, and so many times the root of their number. At 1,000,000 × 8, half as
+# many leave twice as many customers open, twice as many take longer than they save.
+_LEAST_SAMPLED, _SAMPLED_PER_ROOT = 2048, 48
+_MARGIN = 1e-12  # of the largest value: a thousand times the rounding of a bid
+
+
+@dataclass(frozen=True, slots=True)
+class TableInMemory:
+    """Rows in memory, read where they are: parts are slices, and an engine's threads take one each."""
+
+    problem: AllocationProblem
+    rate: float = 0.0  # the budget price
+    engine: Engine | None = None
+    grid: Grid | None = None  # None: nobody has looked at all cells yet
+
+    @property
+    def customers(self) -> int:
+        return self.problem.customers
+
+    @property
+    def rows(self) -> Rows:
+        problem = self.problem
+        keys = np.empty(0, np.uint64) if problem.keys is None else problem.keys
+        return Rows(keys, problem.values, problem.eligible, problem.costs, problem.limits.segment)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        customers = self.customers
+        first = int(min(max(_LEAST_SAMPLED, _SAMPLED_PER_ROOT * math.sqrt(customers)), customers // 2))
+        larger = (first * 4**step for step in range(1, 32))
+        return (first, *takewhile(lambda size: size <= customers // 3, larger))
+
+    def _chunks(self) -> list[slice]:
+        plain = self.problem.limits.segment is None and self.problem.costs is None
+        return row_chunks(self.customers, size=_CHUNK if plain else _SMALL_CHUNK)
+
+    def sample(self, size: int, *, scattered: bool = True) -> Sample:
+        # neighbours share cache lines, but may be alike
+        run = 1 if scattered or self.customers < 100_000 else 32
+        numbers = np.arange(self.customers) if size >= self.customers else sample_rows(self.customers, size, run)
+        net, problem = np.empty((self.problem.columns, numbers.size)), self.problem
+        magnitude, _ = take(problem.values, problem.eligible, self._costs, self.rate, numbers, net)
+        return Sample(
+            net, None if problem.limits.segment is None else problem.limits.segment[numbers], numbers, magnitude
+        )
+
+    @property
+    def _costs(self) -> Array | None:
+        return self.problem.costs if self.rate != 0.0 else None
+
+    def screen(self, rule: SettlingRule, *, open_share: float = 1.0) -> Pass:
+        """InputError names a NaN or infinity. Where there is too little room for the open ones, the pass is
+        repeated."""
+        rows, problem, share = self.rows, self.problem, min(1.0, 1.5 * open_share + 0.02)
+
+        def settled(part: slice) -> Settling:
+            return rule.settle(rows, part, int((part.stop - part.start) * share) + 256)
+
+        for _ in range(2):
+            parts = list(spread(settled, self._chunks(), engine=self.engine))
+            opened = sum(part.opened for part in parts)
+            listed = sum(part.rows.size for part in parts)
+            if listed == opened or opened > TOO_MANY * self.customers:
+                break
+            share = 1.0
+        grid = self.grid
+        if grid is None:
+            magnitude = float(np.max([part.magnitude for part in parts]))  # NaN where one is
+            problem.refuse_unless_finite(magnitude)
+            grid = self._grid(max(part.largest for part in parts), magnitude)
+        first = parts[0]
+        return Pass(
+            rule,
+            first.counts if len(parts) == 1 else np.sum([part.counts for part in parts], axis=0),
+            opened,
+            first.rows if len(parts) == 1 else np.concatenate([part.rows for part in parts]),
+            first.choice if len(parts) == 1 else np.concatenate([part.choice for part in parts]),
+            grid,
+            sum(part.worth for part in parts),
+            sum(part.spent for part in parts),
+        )
+
+    def _grid(self, largest: float, magnitude: float) -> Grid:
+        top = self.problem.grid_top(largest, magnitude, self.rate)
+        return Grid(top, _MARGIN * top)
+
+    def fold(self, function: PartFunction[Result], add: Callable[[Result, Result], Result]) -> Result:
+        rows = self.rows
+        return reduce(add, spread(lambda part: function(rows, part), self._chunks(), engine=self.engine))
+
+    def contested(self, passed: Pass) -> tuple[Array, Rows]:
+        keys = self.keys_of(passed.rows)
+        order = np.argsort(keys, kind="stable")
+        numbers, rows = passed.rows[order], self.rows
+        return numbers, Rows(
+            keys[order],
+            columns_of(rows.values, numbers),
+            None if rows.eligible is None else columns_of(rows.eligible, numbers),
+            None if rows.costs is None else columns_of(rows.costs, numbers),
+            None if rows.group is None else rows.group[numbers],
+        )
+
+    def net(self, passed: Pass) -> AllocationProblem:
+        return self.net_of(passed.rows)
+
+    def net_of(self, numbers: Array) -> AllocationProblem:
+        """Net values of some customers."""
+        return self._net(numbers)[0]
+
+    def _net(self, numbers: Array) -> tuple[AllocationProblem, float, float]:
+        """Net values of some customers, with the largest magnitude and the largest value before costs.
+
+        They are read from all over the table, so that threads wait for memory side by side.
+        """
+        problem, pieces = self.problem, row_chunks(numbers.size, size=_SMALL_CHUNK)
+        net = np.empty((problem.columns, numbers.size))
+
+        def gathered(part: slice) -> tuple[Array, tuple[float, float]]:
+            own = np.empty((problem.columns, part.stop - part.start))
+            return own, take(problem.values, problem.eligible, self._costs, self.rate, numbers[part], own)
+
+        magnitudes, largest = [0.0], 0.0
+        for part, (own, seen) in zip(pieces, spread(gathered, pieces, engine=self.engine), strict=True):
+            net[:, part] = own
+            magnitudes.append(seen[0])
+            largest = max(largest, seen[1])
+        segment = problem.limits.segment
+        limits = problem.limits if segment is None else replace(problem.limits, segment=segment[numbers])
+        part_problem = AllocationProblem(net, limits, keys=self.keys_of(numbers))
+        return part_problem, float(np.max(magnitudes)), largest
+
+    def keys_of(self, numbers: Array) -> Keys:
+        return self.problem.keys_of(numbers)
+
+    def keyed(self) -> "TableInMemory":
+        if self.problem.keys is not None:
+            return self
+        return replace(self, problem=replace(self.problem, keys=self.keys_of(np.arange(self.customers))))
+
+    def known_grid(self) -> Grid:
+        """By one more look at every cell; InputError names a NaN or infinity."""
+        if self.grid is not None:
+            return self.grid
+        largest, magnitude = self.fold(_cell_range, _larger)
+        self.problem.refuse_unless_finite(magnitude)
+        return self._grid(largest, magnitude)
+
+    def everybody(self) -> "TableInMemory | None":
+        if self.customers > COPIED:
+            return None
+        problem, magnitude, largest = self._net(np.arange(self.customers))
+        if self.grid is not None:
+            return TableInMemory(problem, engine=self.engine, grid=self.grid)
+        self.problem.refuse_unless_finite(magnitude)
+        return TableInMemory(problem, engine=self.engine, grid=self._grid(largest, magnitude))
+
+
+@njit(nogil=True, cache=True)
+def _range_of(bits: Array, eligible: Array, start: int, stop: int, found: Array) -> None:
+    """`value_range` of the customers start to stop, block by block."""
+    for k in range(bits.shape[0]):
+        value_range(bits[k, start:stop], eligible[k if eligible.size > 0 else 0, start:stop], found)
+
+
+def _cell_range(rows: Rows, part: slice) -> tuple[float, float]:
+    """The largest value, at least 0, and the largest magnitude of eligible cells; NaN or ∞ where any cell is."""
+    found = np.zeros(2, np.int64)
+    _range_of(bits_of(rows.values), or_none(rows.eligible), part.start, part.stop, found)
+    largest, magnitude = (as_float(pattern, wide=rows.values.itemsize == 8) for pattern in found.tolist())
+    return largest, magnitude
+
+
+def _larger(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    return max(one[0], other[0]), float(np.maximum(one[1], other[1]))  # NaN stays NaN
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How chunks become rows: what a customer cannot be given at all, they are not eligible for."""
+
+    layout: Layout
+    closed: Array | None = None  # (groups, depths) places that nobody may get
+    budget: float | None = None  # cells that cost more than the whole budget cannot be taken
+
+    def read(self, chunk: pa.Table) -> Rows:
+        return self.offered(self.layout.read(chunk))
+
+    def offered(self, rows: Rows) -> Rows:
+        """The same customers, eligible for no closed place and for nothing that costs more than the whole budget."""
+        flags, closed = rows.eligible, self.closed
+        if closed is not None:
+            open_to = ~closed.T[:, rows.group] if rows.group is not None else np.repeat(~closed.T, rows.size, axis=1)
+            flags = np.ascontiguousarray(open_to if flags is None else open_to & flags)
+        if self.budget is not None and rows.costs is not None:
+            flags = affordable(rows._replace(eligible=flags), self.budget)
+        return rows._replace(eligible=flags)
+
+
+@dataclass(frozen=True, slots=True)
+class OfChunk(Generic[Result]):
+    """A function of rows as a chunk function: it travels to wherever the chunk is."""
+
+    reading: Reading
+    function: PartFunction[Result]
+
+    def __call__(self, chunk: pa.Table) -> Result:
+        rows = self.reading.read(chunk)
+        return self.function(rows, slice(0, rows.size))
+
+
+@dataclass(frozen=True, slots=True)
+class Screening:
+    """What a pass over chunks leaves behind; its parts are added in any order."""
+
+    settled: Settling  # counts and sums of all chunks; without choice and rows, which stay where the chunk is
+    cost: int  # Σ costs of the settled, exact (`records.exact_sums`)
+    parts: tuple[Rows, ...]  # the open customers; () where they are too many
+    open_bytes: int  # of all open customers
+    most_bytes: int
+
+    def __add__(self, other: "Screening") -> "Screening":
+        open_bytes, one, two = self.open_bytes + other.open_bytes, self.settled, other.settled
+        parts = (*self.parts, *other.parts) if open_bytes <= self.most_bytes else ()
+        settled = one._replace(
+            opened=one.opened + two.opened,
+            counts=one.counts + two.counts,
+            worth=one.worth + two.worth,
+            spent=one.spent + two.spent,
+        )
+        return Screening(settled, self.cost + other.cost, parts, open_bytes, self.most_bytes)
+
+    @property
+    def nbytes(self) -> int:
+        return self.open_bytes if self.parts else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenedPart:
+    """The part function of a pass with a rule over chunks."""
+
+    rule: SettlingRule
+    most_bytes: int
+
+    def __call__(self, rows: Rows, part: slice) -> Screening:
+        settled = self.rule.settle(rows, part, rows.size)
+        cost = 0
+        if rows.costs is not None:
+            placed = settled.choice.copy()
+            placed[settled.rows] = -1
+            cost = cost_of(rows, placed)
+        opened = rows.take(settled.rows)
+        nothing = settled._replace(choice=np.empty(0, np.int16), rows=np.empty(0, np.int64))
+        return Screening(nothing, cost, (opened,), opened.nbytes, self.most_bytes)
+
+
+def cost_of(rows: Rows, choice: Array) -> int:
+    """Σ costs of a choice, exact."""
+    assert rows.costs is not None
+    taken = np.flatnonzero(choice >= 0)
+    return exact_sum(rows.costs[choice[taken], taken].astype(np.float64))
+
+
+class TableInChunks:
+    """Parquet files or Spark partitions: a sample is here, passes go to the chunks, open customers are brought here.
+
+    limits: without the customers' segments, which only the chunks know.
+    fold: one pass with a chunk function whose results are added.
+    most_bytes: of open customers who are brought here.
+    """
+
+    def __init__(
+        self, survey: "Survey", limits: Limits, reading: Reading, fold: Callable[..., Any], most_bytes: int
+    ) -> None:
+        self.limits, self.reading, self._fold, self.most_bytes = limits, reading, fold, most_bytes
+        self.customers, self.survey, self.engine = survey.customers, survey, None
+        self.offered = reading.offered(survey.sample)
+        top = survey.magnitude if limits.has_floors else survey.largest
+        self.grid = Grid(top, 1e-10 * survey.magnitude)
+        self.problem = self._problem(self.offered)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (self.offered.size,)
+
+    def _problem(self, rows: Rows, *, costs: bool = True) -> AllocationProblem:
+        """Customers who are here, as a problem with the limits of everybody."""
+        limits = self.limits if self.limits.segment_caps is None else replace(self.limits, segment=rows.group)
+        paid = rows.costs if costs else None
+        return AllocationProblem(
+            rows.values, limits, rows.eligible, paid, rows.keys, self.reading.layout.depths, self.survey.largest_cost
+        )
+
+    def sample(self, size: int, *, scattered: bool = True) -> Sample:
+        """By key: the order of rows shows nowhere."""
+        numbers = np.arange(min(size, self.offered.size))
+        net = np.empty((self.problem.columns, numbers.size))
+        take(self.problem.values, self.problem.eligible, None, 0.0, numbers, net)
+        group = self.problem.limits.segment
+        return Sample(net, None if group is None else group[numbers], numbers, self.survey.magnitude)
+
+    def screen(self, rule: SettlingRule, *, open_share: float = 1.0) -> Pass:
+        found = self.fold(ScreenedPart(rule, self.most_bytes), Screening.__add__)
+        rows = Rows.joined(found.parts).in_order() if found.parts else None
+        opened = 0 if rows is None else rows.size
+        return Pass(
+            rule,
+            found.settled.counts,
+            found.settled.opened,
+            np.arange(opened),
+            np.full(opened, -1, np.int16),
+            self.grid,
+            found.settled.worth,
+            found.settled.spent,
+            found.cost,
+            rows,
+        )
+
+    def fold(self, function: PartFunction[Result], add: Callable[[Result, Result], Result]) -> Result:
+        result: Result = self._fold(OfChunk(self.reading, function), add)
+        return result
+
+    def contested(self, passed: Pass) -> tuple[Array, Rows]:
+        assert passed.at_hand is not None
+        return passed.rows, self.reading.offered(passed.at_hand)
+
+    def net(self, passed: Pass) -> AllocationProblem:
+        problem = self._problem(self.contested(passed)[1], costs=False)
+        return TableInMemory(problem)._net(np.arange(problem.customers))[0]
+
+    def keys_of(self, numbers: Array) -> Keys:
+        return self.offered.keys[numbers]
+
+    def keyed(self) -> "TableInChunks":
+        return self
+
+    def known_grid(self) -> Grid:
+        return self.grid
+
+    def everybody(self) -> TableInMemory | None:
+        return None
+
+
+# Customers in the sample of a table in chunks; a table with fewer is solved as a whole.
+SAMPLED = SEEN_WHOLE
 _SPARE = 1.1  # times as many are looked for where the number of rows is known: keys are spread evenly, but not quite
 _ALL = 1 << 64  # no key is larger
 MOST_HASHES = 1 << 26  # of ids, collected at a time: 256 MB
@@ -467,7 +961,7 @@ class Survey:
     largest_cost: float  # of an eligible cell
     in_group: Integers  # (groups,) customers
     hashes: IdHashes
-    sample: ChunkRows  # by key, at most `most`
+    sample: Rows  # by key, at most `most`
     most: int
 
     @property
@@ -485,7 +979,7 @@ class Survey:
         return self.sample.nbytes + self.hashes.nbytes
 
     def __add__(self, other: "Survey") -> "Survey":
-        sample = ChunkRows.joined([self.sample, other.sample])
+        sample = Rows.joined([self.sample, other.sample])
         return Survey(
             self.customers + other.customers,
             max(self.largest, other.largest),
@@ -501,7 +995,7 @@ class Survey:
         return replace(self, sample=self.sample.in_order())
 
 
-def _smallest(rows: ChunkRows, most: int) -> ChunkRows:
+def _smallest(rows: Rows, most: int) -> Rows:
     """Those with the smallest keys, in no particular order."""
     return rows if rows.size <= most else rows.take(np.argpartition(rows.keys, most)[:most])
 
@@ -529,7 +1023,7 @@ class Surveyed:
             _smallest(self._sampled(rows), self.most), self.most,
         )  # fmt: skip
 
-    def _sampled(self, rows: ChunkRows) -> ChunkRows:
+    def _sampled(self, rows: Rows) -> Rows:
         return rows if self.below >= _ALL else rows.take(np.flatnonzero(rows.keys < np.uint64(self.below)))
 
 
@@ -537,7 +1031,7 @@ def _largest(matrix: Array, where: Flags | None) -> float:
     return float(matrix.max(initial=0.0) if where is None else matrix.max(initial=0.0, where=where))
 
 
-def affordable(rows: ChunkRows, budget: float) -> Flags:
+def affordable(rows: Rows, budget: float) -> Flags:
     """(depths, customers) eligible cells that the whole budget could pay: no other can be taken."""
     assert rows.costs is not None
     within: Flags = rows.costs <= np.float64(budget)  # a plain float would be rounded to the precision of the costs

@@ -3,27 +3,35 @@
     D(p) = Σ_k (p_k⁺ high_k - p_k⁻ low_k) + Σ_i max(0, max_k v_ik - p_k),   dD/dp_k = limit_k - customers who want k,
     d²D/dp_k dp_l = -(customers indifferent between k and l, per unit of price)
 
-The kinks of D blur into a density of ties; how far counts may be off, carried through that density, gives the error
-bars. A scarce depth, with codes for a few customers of the sample only, has no density to speak of: its price is that
-of one extreme customer. It is found by selection, and its bar has a lower end only (`_lowest`). Nothing here need be
-exact: the prices and the box around them are a guess that `screen` and `paths` prove or refute.
+The kinks of D blur into a density of ties: customers whose best two places are closer than a window, per unit of that
+window. How far counts may be off, carried through that density, gives the error bars. A scarce depth, with codes for a
+few customers of the sample only, has no density to speak of: its price is that of one extreme customer. It is found by
+selection, and its bar has a lower end only (`_lowest`).
 
-What the customers of a sample want at given prices, and how many of them are near a tie.
+With segments every limit of the tree has a price y ≥ 0, and a customer of segment g pays π_gk = y_k + y_gk for depth k.
+With the density of ties Q_g of each segment and B_g, which takes prices of limits to π_g,
 
-    d²D/dp_k dp_l = -(customers indifferent between k and l, per unit of price)
+    D(y) = Σ_limits y · cap + Σ_i max(0, max_k v_ik - π_gk)
+    dD/dy = cap - customers below,   d²D/dy² = Σ_g B_gᵀ Q_g B_g
 
-The kinks of the dual D (`newton`) blur into a density of ties: customers whose best two places are closer than a
-window, per unit of that window.
+`guess_prices` is the door to both. Nothing here need be exact: the prices and the box around them are a guess that a
+pass and shortest paths prove or refute (`solve`).
 
-Kernels here are plain loops: array expressions and reductions of NumPy would take Numba several times as long to
-compile, and a first small solve waits for that (docs/decisions/134-little-to-compile.md).
+Kernels are plain loops: array expressions and reductions of NumPy would take Numba several times as long to compile,
+and a first small solve waits for that (docs/decisions/134-little-to-compile.md).
 """
 
 import math
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.screen import compete, compete_two
+from disco.allocation.grid import grid_scale, to_grid
+from disco.allocation.limits import UNLIMITED, Limits, Tree, tree_of
+from disco.allocation.paths import settle_from
+from disco.allocation.rules import PriceBox, PriceGaps, compete, compete_two
+from disco.allocation.table import Sample
 from disco.records.arrays import Array
 from disco.records.compiled import inner_kernel, njit
 
@@ -217,6 +225,8 @@ def tie_density(
                 density[b - 1, a - 1] -= weight
 
 
+_MOST_NODES = 240  # limits, at most, whose prices are found together: a step of Newton inverts a matrix of this size
+NEWTON_PASSES = 40
 _SCARCE = 64.0  # codes in a sample, below which a depth is scarce: its lower end then leaves at most 100 of it open
 _SCARCE_ON_THE_WAY = 8.0  # the same in the small samples that only show the way
 _NESTED = (64, 16, 4)  # every so manieth customer of a sample is in a smaller one, from which Newton begins
@@ -459,17 +469,17 @@ def _anchor(sample: Array, prices: Array, counts: Array, density: Array, without
 
 
 def guess(
-    sample: Array, low: Array, high: Array, prices: Array, cold: bool, passes: int, tolerance: float,
-    thinning: float, spread: float, width: Array, lowest: Array, error: Array | None = None,
+    sample: Array, low: Array, high: Array, prices: Array, cold: bool, precision: "Precision", width: Array,
+    lowest: Array, error: Array,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Improve prices on a sample and fill the half-widths around them; lowest: (depths,) the end of a scarce one's bar.
 
     lowest is filled with -∞ for depths that are not scarce. The bar of a scarce one has no upper end.
-    thinning: 1 - sample / population: how much of the sampling noise of counts applies; 0 = the sample is everybody.
     error: (depths, depths), filled with the covariance of the prices.
     Returns the width of the common shift, the imbalance left, and how many customers the box leaves open, about.
     """
     columns, rows = sample.shape
+    spread, thinning = precision.spread, precision.thinning
     counts = np.empty(columns)
     density = np.empty((columns, columns))
     if cold:
@@ -482,27 +492,24 @@ def guess(
     # of a table without sampling noise, only a depth that is scarce beside the others: where all are, prices would be
     # those of one selection each
     scarce = (low <= 0.0) & (high < (_SCARCE if thinning > 0.0 else min(_SCARCE, 0.25 * high.max())))
-    left = descend(sample, low, high, prices, passes, tolerance, scarce, counts, density)
+    missed = descend(sample, low, high, prices, NEWTON_PASSES, precision.tolerance, scarce, counts, density)
     level, spare = 0.0, rows - float(high.sum())
     if low.max() <= 0.0:
         without = _left_over(spare, spread, thinning) if 0.0 < spare < _SCARCE else 0
         level = _anchor(sample, prices, counts, density, without if without < rows // 32 else 0)
-    covariance = np.empty((columns, columns)) if error is None else error
     hold_one = level > 0.0 or spare <= 1e-9 * rows
     shift, opened = box(
-        density, prices, counts, low, high, float(rows), thinning, spread, scarce, width, covariance, hold_one
+        density, prices, counts, low, high, float(rows), thinning, spread, scarce, width, error, hold_one
     )
     if level > 0.0:
         shift = max(shift, level + float(width[~scarce].max(initial=0.0)))
         opened += without
     if hold_one:
-        covariance += (
-            shift / spread
-        ) ** 2  # of the level, which all prices have in common: another may be the one at 0
+        error += (shift / spread) ** 2  # of the level, which all prices have in common: another may be the one at 0
     lowest[:] = -np.inf
     if scarce.any():
         opened += _lowest(sample, prices, high, scarce, thinning, spread, shift, width, lowest)
-    return shift, left, opened
+    return shift, missed, opened
 
 
 def _lowest(
@@ -644,3 +651,271 @@ def tied(sample: Array) -> bool:
     """Whether the same few values come again and again, so that no prices make Newton's counts move smoothly."""
     seen = sample[:, :: max(1, sample.shape[1] // 128)]
     return np.unique(seen).size < 0.25 * seen.size
+
+
+class Guess(NamedTuple):
+    """Prices with error bars, from a sample."""
+
+    potentials: Array  # (nodes - 1,) prices, of segments on top of those of depths
+    box: PriceBox
+    gaps: PriceGaps | None  # how far prices may be from each other; without segments
+    open_share: float  # of the customers whom the box leaves open, about
+    missed: float  # customers, at most, by whom a limit is missed
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How exactly a guess is wanted."""
+
+    spread: float  # half-widths of the box, in standard errors
+    tolerance: float  # customers of the sample by whom a limit may be missed
+    thinning: float  # 1 - sample / population: how much of the sampling noise applies; 0 = the sample is everybody
+
+
+def guess_prices(
+    sample: Sample, tree: Tree, low: Array, high: Array, potentials: Array | None, precision: Precision, *, top: float
+) -> Guess | None:
+    """Newton on a sample; None: values tie too often, or the limits of segments are not caps alone.
+
+    low, high: (nodes - 1,) the limits of the sample's share.
+    potentials: to begin with; None: from nowhere.
+    top: no price is larger in size, so others, from elsewhere, are nonsense.
+    """
+    if tree.leaf.shape[0] > 1:
+        return _guess_in_segments(sample, tree, high, potentials, precision, top=top)
+    columns = sample.net.shape[0]
+    width, lowest, error = np.empty(columns), np.empty(columns), np.empty((columns, columns))
+    centre = np.zeros(columns) if potentials is None else np.clip(potentials[:columns], -top, top)
+    shift, missed, opened = guess(
+        sample.net, low, high, centre, potentials is None, precision, width, lowest, error
+    )  # fmt: skip
+    gaps = None
+    if precision.thinning > 0.0:
+        gaps = _gaps_of_guess(centre, width, lowest, shift, error, precision.spread)
+    box = _box_of_guess(centre, width, lowest, shift, top)
+    return Guess(centre, box, gaps, opened / max(sample.size, 1), missed)
+
+
+def _guess_in_segments(
+    sample: Sample, tree: Tree, high: Array, potentials: Array | None, precision: Precision, *, top: float
+) -> Guess | None:
+    if sample.group is None or (tree.low > 0).any() or tree.nodes > _MOST_NODES:
+        return None
+    caps = _Caps(tree)
+    parts = _BySegment([np.ascontiguousarray(sample.net[:, sample.group == group]) for group in range(caps.groups)])
+    if any(tied(part) for part in parts.parts if part.shape[1] > 256):
+        return None
+    start = np.zeros(caps.nodes) if potentials is None else np.minimum(caps.read(potentials), max(top, 0.0))
+    return _guess_by_limits(parts, caps, high, start, precision, cold=potentials is None)
+
+
+def _box_of_guess(prices: Array, width: Array, lowest: Array, shift: float, magnitude: float) -> PriceBox:
+    """The box of a guess. That of a scarce depth reaches so far up that nobody is settled at it."""
+    scarce = lowest > -np.inf
+    half, centre = width.copy(), prices.copy()  # a width may be infinite, as every lower end but those of scarce depths
+    half[scarce] = min(1024.0 * magnitude, np.finfo(np.float64).max / 8)
+    centre[scarce] = lowest[scarce] + half[scarce]
+    return PriceBox(centre[None, :], half[None, :], shift)
+
+
+def _gaps_of_guess(prices: Array, width: Array, lowest: Array, shift: float, error: Array, spread: float) -> PriceGaps:
+    """How far prices may be apart, in `spread` standard errors; of a scarce depth the lower end alone is known."""
+    columns = prices.size
+    variance = np.zeros((columns + 1, columns + 1))
+    variance[1:, 1:] = error
+    single = np.diag(variance)
+    off = spread * np.sqrt(np.maximum(single[:, None] + single - variance - variance.T, 0.0))
+    centre = np.append(0.0, prices)
+    both = centre[:, None] - centre + off
+    scarce = np.flatnonzero(lowest > -np.inf) + 1
+    both[:, scarce] = (centre + np.append(0.0, width + shift))[:, None] - np.append(0.0, lowest)[scarce]
+    both[scarce, :] = np.inf
+    np.fill_diagonal(both, 0.0)
+    return PriceGaps(both)
+
+
+def sample_prices(sample: Array, low: Array, high: Array) -> Array:
+    """Exact prices of about a thousand customers: where Newton from nowhere loses its way, these show it."""
+    step = max(1, sample.shape[1] // 1024)
+    few = np.ascontiguousarray(sample[:, ::step])
+    finite = few[np.isfinite(few)]
+    scale = grid_scale(float(np.abs(finite).max(initial=0.0)), nodes=few.shape[0] + 1)
+    worth = np.empty(few.shape[::-1], np.int64)
+    to_grid(few, scale, bool((low > 0).any()), worth)
+    caps = np.maximum(np.rint(high / step), high > 0).astype(np.int64)
+    tree = tree_of(Limits(caps, np.minimum(np.floor(low / step), caps).astype(np.int64)))
+    keys = np.arange(few.shape[1]).astype(np.uint64)
+    found = settle_from(worth, keys, None, tree, tree.low, tree.high, scale, None)
+    return np.zeros(few.shape[0]) if found is None else found.potentials[1:]
+
+
+class _Caps:
+    """The caps of a tree and how its prices act: price y of each node but the root, π of each (segment, depth)."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.groups, self.columns = tree.leaf.shape
+        self.capped = tree.high[1:] < UNLIMITED
+        self.nodes = tree.nodes - 1
+
+    def read(self, prices: Array) -> Array:
+        """y from potentials (nodes - 1,), or from prices of depths (columns,)."""
+        y = np.zeros(self.nodes)
+        y[: self.columns] = prices[: self.columns]
+        if prices.size == self.nodes:
+            y[self.columns :] = prices[self.columns :] - np.tile(y[: self.columns], self.groups)
+        return np.where(self.capped, np.maximum(y, 0.0), 0.0)
+
+    def potentials(self, y: Array) -> Array:
+        """(nodes - 1,), prices summed up to each node."""
+        summed = y.copy()
+        summed[self.columns :] += np.tile(y[: self.columns], self.groups)
+        return summed
+
+    def of_places(self, y: Array) -> Array:
+        """π (groups, depths)."""
+        return self.potentials(y)[self.columns :].reshape(self.groups, self.columns)
+
+    def moving(self, free: Array) -> Array:
+        """(groups, depths) places whose π moves where these prices (nodes - 1,) are free."""
+        places = free[self.columns :].reshape(self.groups, self.columns) | free[: self.columns]
+        return np.ascontiguousarray(places)
+
+    def below(self, counts: Array) -> Array:
+        """(nodes - 1,) customers below each node, from (groups, depths)."""
+        return np.concatenate([counts.sum(axis=0), counts.ravel()])
+
+    def curvature(self, density: Array) -> Array:
+        """Σ_g B_gᵀ Q_g B_g, (nodes - 1, nodes - 1), from (groups, depths, depths)."""
+        columns = self.columns
+        whole = np.zeros((self.nodes, self.nodes))
+        whole[:columns, :columns] = density.sum(axis=0)
+        for group, own in enumerate(density):
+            here = slice(columns * (group + 1), columns * (group + 2))
+            whole[here, here] = whole[:columns, here] = whole[here, :columns] = own
+        return whole
+
+    def spread_of_places(self, covariance: Array) -> Array:
+        """Standard errors of π (groups, depths) from the covariance of y."""
+        columns = self.columns
+        variance = covariance.diagonal()
+        shared = np.concatenate(
+            [covariance[:columns, columns * (g + 1) : columns * (g + 2)].diagonal() for g in range(self.groups)]
+        )
+        total = np.tile(variance[:columns], self.groups) + 2.0 * shared + variance[columns:]
+        return np.sqrt(np.maximum(total, 0.0)).reshape(self.groups, columns)
+
+
+class _BySegment:
+    """Customers by segment, and where they would go."""
+
+    def __init__(self, parts: list[Array]) -> None:
+        self.parts = parts  # (depths, customers) values of each segment, -∞ = ineligible
+        self.rows = sum(part.shape[1] for part in parts)
+        self.state = [
+            (np.empty(part.shape[1]), np.empty(part.shape[1]), np.empty(part.shape[1], np.int64)) for part in parts
+        ]
+        self.counts = np.zeros((len(parts), parts[0].shape[0]))
+
+    def thinned(self, step: int) -> "_BySegment":
+        return _BySegment([np.ascontiguousarray(part[:, ::step]) for part in self.parts])
+
+    def demand(self, prices: Array) -> float:
+        """Fills the counts at prices π, and returns Σ of the customers' best net values."""
+        return sum(
+            demand(part, own, *state, counts)
+            for part, own, state, counts in zip(self.parts, prices, self.state, self.counts, strict=True)
+        )
+
+    def density(self, prices: Array, worst: float, moving: Array) -> tuple[Array, float]:
+        """(groups, depths, depths) at the prices of the last demand, and the widest window it was seen through.
+
+        moving: (groups, depths) Booleans, the places whose density must be good.
+        """
+        columns = prices.shape[1]
+        density, widest = np.zeros((len(self.parts), columns, columns)), 0.0
+        windows = np.empty(columns)
+        for group, (part, (first, second, winner)) in enumerate(zip(self.parts, self.state, strict=True)):
+            rows = part.shape[1]
+            if rows == 0:
+                continue
+            window = window_of(first, second, min(max(4.0 * worst, 40.0 * columns), 0.5 * rows))
+            tie_density(
+                part, prices[group], first, second, winner, window, moving[group], False, density[group], windows
+            )
+            if math.isfinite(window):
+                widest = max(widest, window)
+        return density, widest
+
+
+def _guess_by_limits(
+    sample: _BySegment, limits: _Caps, high: Array, start: Array, precision: Precision, *, cold: bool
+) -> Guess:
+    """Newton from the prices `start` of the limits, and the box around where it ends."""
+    y, spread = start, precision.spread
+    if cold:
+        for step in (16, 4):  # far away, few customers show the way as well as many
+            if sample.rows // step >= 400:
+                few = sample.thinned(step)
+                y = _descend_limits(few, limits, high * (few.rows / sample.rows), y, 1.0 + 0.005 * few.rows)[0]
+    y, missed, density = _descend_limits(sample, limits, high, y, precision.tolerance)
+    below = limits.below(sample.counts)
+    counts = sample.counts.ravel()
+    apart = precision.thinning * (np.diag(counts) - np.outer(counts, counts) / max(sample.rows, 1))
+    at_nodes = np.vstack([np.tile(np.eye(limits.columns), limits.groups), np.eye(counts.size)])
+    off = np.where(y > 0.0, high - below, 0.0)
+    noise = at_nodes @ apart @ at_nodes.T + np.diag(off**2 + 1.0)
+    curvature = limits.curvature(density)
+    near = high - below <= spread * np.sqrt(noise.diagonal())
+    free = limits.capped & ((y > 0.0) | near) & (curvature.diagonal() > 0.0)
+    covariance = np.zeros_like(curvature)
+    if free.any():
+        inverse = np.linalg.pinv(curvature[np.ix_(free, free)], rcond=1e-9, hermitian=True)
+        covariance[np.ix_(free, free)] = inverse @ noise[np.ix_(free, free)] @ inverse
+    width = spread * limits.spread_of_places(covariance)
+    none = np.maximum(density.sum(axis=2), 0.0)
+    between = -density * (1.0 - np.eye(limits.columns))
+    opened = 2.0 * float((none * width).sum() + (between.sum(axis=2) * width).sum())
+    box = PriceBox(limits.of_places(y), width, 0.0)
+    return Guess(limits.potentials(y), box, None, opened / max(sample.rows, 1), missed)
+
+
+def _descend_limits(
+    sample: _BySegment, limits: _Caps, high: Array, y: Array, tolerance: float
+) -> tuple[Array, float, Array]:
+    """Damped Newton on y ≥ 0: the prices, by how many customers a limit is missed, and the density of ties there."""
+    capped = np.where(limits.capped, high, 0.0)
+
+    def at(y: Array) -> tuple[float, Array, Array, float]:
+        value = sample.demand(limits.of_places(y)) + float(y @ capped)
+        over = limits.below(sample.counts) - high
+        free = limits.capped & ((y > 0.0) | (over > 0.0))
+        return value, over, free, float(np.abs(over[free]).max(initial=0.0))
+
+    value, over, free, worst = at(y)
+    used, every = 1, np.ones((limits.groups, limits.columns), np.bool_)
+    while True:
+        ended = worst <= tolerance or used >= NEWTON_PASSES
+        moving = every if ended else limits.moving(free)
+        density, window = sample.density(limits.of_places(y), worst, moving)
+        if ended or window <= 0.0:
+            return y, worst, density
+        sizes, ways = np.linalg.eigh(limits.curvature(density)[np.ix_(free, free)])
+        if not sizes[-1] > 0.0:
+            return y, worst, density
+        step = np.zeros(y.size)
+        # the prices of a depth and of all its segments may stand for each other: a way without curvature, so bounded
+        step[free] = ways @ ((ways.T @ over[free]) / np.maximum(sizes, 1e-5 * sizes[-1]))
+        np.clip(step, -4.0 * window, 4.0 * window, out=step)
+        scale = 1.0
+        for _ in range(5):
+            trial = np.maximum(y + scale * step, 0.0)
+            found = at(trial)
+            used += 1
+            if found[0] < value or found[3] < worst:
+                break
+            scale *= 0.3
+        else:
+            at(y)
+            return y, worst, sample.density(limits.of_places(y), worst, every)[0]
+        y, (value, over, free, worst) = trial, found

@@ -1,0 +1,607 @@
+"""Rules that settle customers: whose place is the same at all prices that are still possible.
+
+A rule is a pure function of some customers. It says where each of them goes, and which of them stay open because their
+place depends on where the prices will be in the end. There are three, each with its kernel:
+
+- `InBox`: prices p_k = t + s_k with |t - t₀| ≤ none_width and |s_k - s₀_k| ≤ width_k. Depths compete by s alone, "no
+  code" feels t too. A customer is settled when their best place still wins at the corner of the box that is worst for
+  it. Segments have a box each.
+- `OnGrid`: prices in grid integers that are known, and a width for the prices of tie hashes. For values that come again
+  and again.
+- `InRange`: two budget prices with a box at either. Bids are linear in both, so who wins at the worst corner of either
+  box wins in between.
+
+A later pass with the same rule settles the same customers, so a table in chunks need not remember them. The places bid
+for customers in blocks: kernels keep the best two bids of everybody in a block, and who made the best.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from disco.allocation.grid import NEVER, tie_hash
+from disco.allocation.table import (
+    Rows,
+    Settling,
+    as_float,
+    bits_of,
+    load_line,
+    or_no_costs,
+    or_no_segments,
+    or_none,
+    value_range,
+)
+from disco.records.arrays import Array
+from disco.records.compiled import inner_kernel, njit
+
+# Customers per block, long enough for the prefetcher and short enough for the second-level cache.
+BLOCK = 2048
+
+
+@inner_kernel(cache=True)
+def compete(line: Array, shift: float, place: int, first: Array, second: Array, winner: Array) -> None:
+    """Let one more place bid line - shift for every customer: keep the best two bids and who made the best."""
+    for j in range(line.size):
+        x = line[j] - shift
+        f = first[j]
+        s = second[j]
+        ahead = x > f
+        lesser = f if ahead else x
+        second[j] = lesser if lesser > s else s
+        first[j] = x if ahead else f
+        winner[j] = place if ahead else winner[j]
+
+
+@inner_kernel(cache=True)
+def compete_two(
+    line: Array, other: Array, shift: float, other_shift: float, place: int, first: Array, second: Array,
+    winner: Array,
+) -> None:  # fmt: skip
+    """Two places at once: half the traffic of `compete` for the three state arrays."""
+    for j in range(line.size):
+        x = line[j] - shift
+        y = other[j] - other_shift
+        f = first[j]
+        s = second[j]
+        w = winner[j]
+        larger = x if x >= y else y
+        smaller = y if x >= y else x
+        of = place if x >= y else place + 1
+        ahead = larger > f
+        lesser = f if ahead else larger
+        lesser = lesser if lesser > smaller else smaller
+        second[j] = lesser if lesser > s else s
+        first[j] = larger if ahead else f
+        winner[j] = of if ahead else w
+
+
+@inner_kernel(cache=True)
+def compete_four(
+    a: Array, b: Array, c: Array, d: Array, shifts: Array, place: int, first: Array, second: Array, winner: Array
+) -> None:
+    """Four places at once, by the better of either pair; equal bids go to the first of them, as in `compete_two`."""
+    shift_a, shift_b, shift_c, shift_d = shifts[0], shifts[1], shifts[2], shifts[3]
+    for j in range(a.size):
+        x = a[j] - shift_a
+        y = b[j] - shift_b
+        z = c[j] - shift_c
+        t = d[j] - shift_d
+        f = first[j]
+        s = second[j]
+        w = winner[j]
+        front = x if x >= y else y
+        behind = y if x >= y else x
+        of = place if x >= y else place + 1
+        other_front = z if z >= t else t
+        other_behind = t if z >= t else z
+        other_of = place + 2 if z >= t else place + 3
+        mine = front >= other_front
+        larger = front if mine else other_front
+        smaller = other_front if mine else front
+        third = behind if mine else other_behind
+        of = of if mine else other_of
+        smaller = smaller if smaller > third else third
+        ahead = larger > f
+        lesser = f if ahead else larger
+        lesser = lesser if lesser > smaller else smaller
+        second[j] = lesser if lesser > s else s
+        first[j] = larger if ahead else f
+        winner[j] = of if ahead else w
+
+
+class PriceBox(NamedTuple):
+    """Prices p = centre ± width, up to a common shift of ± none_width per group; kernels take it as it is."""
+
+    centre: Array  # (groups, depths)
+    width: Array  # (groups, depths)
+    none_width: float
+
+    def holds(self, prices: Array) -> bool:
+        """Whether some common shift within none_width brings every price within its width, group by group.
+
+        >>> box = PriceBox(np.array([[1.0, 2.0]]), np.array([[0.1, 0.1]]), 1.0)
+        >>> box.holds(np.array([[1.5, 2.55]])), box.holds(np.array([[1.5, 2.0]]))
+        (True, False)
+        """
+        off = prices - self.centre
+        least = np.maximum((off - self.width).max(axis=1), -self.none_width)
+        most = np.minimum((off + self.width).min(axis=1), self.none_width)
+        return bool((least <= most).all())
+
+
+class PriceGaps(NamedTuple):
+    """How far prices may be apart: more precisely known than each price, where depths compete in a chain."""
+
+    most: Array  # (1 + depths, 1 + depths) the largest p_a - p_b, with "no code" first; ∞: nobody is settled at a
+
+    def holds(self, prices: Array, *, margin: float = 0.0) -> bool:
+        """Whether no two prices (depths,) are further apart, but for a margin.
+
+        >>> gaps = PriceGaps(np.array([[0.0, -1.9], [2.1, 0.0]]))
+        >>> gaps.holds(np.array([2.05])), gaps.holds(np.array([1.8]))
+        (True, False)
+        """
+        every = np.append(0.0, prices)
+        return bool((every[:, None] - every <= self.most + margin).all())
+
+
+@inner_kernel(cache=True)
+def _left_apart(
+    values: Array, eligible: Array, costs: Array, rate: float, base: int, reach: Array, winner: Array,
+    near: Array,
+) -> int:  # fmt: skip
+    """Move to the front of near those of its customers base + near[at] whose winner may lose; how many they are.
+
+    reach: (1 + depths, 1 + depths) by how much place a must be worth more than place b, with "no code" first.
+    Without branches, which nothing could predict.
+    """
+    left = 0
+    for at in range(near.size):
+        j = near[at]
+        place = winner[j]
+        own = 0.0
+        if place > 0:
+            own = np.float64(values[place - 1, base + j])
+            if costs.size > 0:
+                own -= rate * np.float64(costs[place - 1, base + j])
+        wins = own > reach[place, 0]
+        for k in range(values.shape[0]):
+            x = np.float64(values[k, base + j])
+            if costs.size > 0:
+                x -= rate * np.float64(costs[k, base + j])
+            beaten = own - x > reach[place, k + 1]
+            if eligible.size > 0:
+                beaten |= not eligible[k, base + j]
+            wins &= beaten
+        near[left] = j
+        left += 0 if wins else 1
+    return left
+
+
+@inner_kernel(cache=True)
+def _reaches(box: PriceBox, margin: float, reach: Array) -> float:
+    """Fill by how much a place must win (groups · (1 + depths),), "no code" first; returns the largest lower price."""
+    groups, columns = box.centre.shape
+    dearest = 0.0
+    for group in range(groups):
+        reach[group * (columns + 1)] = 2.0 * box.none_width + margin
+        for k in range(columns):
+            reach[group * (columns + 1) + k + 1] = 2.0 * box.width[group, k] + margin
+            dearest = max(dearest, abs(box.centre[group, k] - box.width[group, k]))
+    return dearest
+
+
+@njit(nogil=True, cache=True)
+def _screen(
+    values: Array,
+    bits: Array,
+    eligible: Array,
+    costs: Array,
+    rate: float,
+    segment: Array,
+    start: int,
+    stop: int,
+    box: PriceBox,
+    margin: float,
+    apart: Array,
+    choice: Array,
+    counts: Array,
+    rows: Array,
+    found: Array,
+) -> int:
+    """Fill choice (stop - start,), add settled customers to counts (groups, depths), and list the open ones in rows.
+
+    bits: `values` seen as integers. eligible, costs, segment: empty where there are none.
+    apart: what else is known of the prices, for whom the box leaves open; without segments. Or empty.
+    found: (2,), raised to the bit patterns of the largest value and magnitude.
+    Returns how many are open (beyond the room in rows: counted, not listed).
+    """
+    columns: int = values.shape[0]
+    centre, width, none_width = box.centre, box.width, box.none_width
+    groups, places = centre.shape[0], columns + 1
+    room = rows.size
+    direct = eligible.size == 0 and costs.size == 0 and segment.size == 0
+    # single-precision values compete in single precision, twice as fast; its rounding then counts as doubt
+    first = np.empty(BLOCK, values.dtype)
+    second = np.empty(BLOCK, values.dtype)
+    winner = np.empty(BLOCK, bits.dtype)
+    lines = np.empty((4, BLOCK), values.dtype)
+    shifts = np.empty(columns + 4, values.dtype)
+    for k in range(columns):
+        shifts[k] = centre[0, k] - width[0, k]
+    for k in range(columns, columns + 4):
+        shifts[k] = 0.0  # of a line from which the price is taken already
+    doubt = 0.0 if values.itemsize == 8 else 2.0**-21
+    reach = np.empty(groups * places, np.float64)
+    dearest = _reaches(box, margin, reach)
+    won = np.zeros((4, groups * places), np.int64)  # four, because neighbours often choose alike
+    of_group = np.zeros(BLOCK, np.int64)  # where the places of each customer's segment begin in these two
+    near = np.empty(BLOCK + 1, np.int64)
+    beyond = np.empty(apart.shape, np.float64)
+    for a in range(apart.shape[0]):
+        for b in range(apart.shape[0]):
+            beyond[a, b] = apart[a, b] + margin if a != b else -np.inf  # nobody competes with themselves
+    opened = 0
+    for base in range(start, stop, BLOCK):
+        count = min(BLOCK, stop - base)
+        end = base + count
+        for j in range(count):
+            first[j] = none_width
+            second[j] = -np.inf
+            winner[j] = 0
+        if segment.size > 0:
+            for j in range(count):
+                of_group[j] = segment[base + j] * places
+        for k in range(0, columns, 4):
+            together = min(columns - k, 4)
+            if not direct:
+                for ahead in range(together):
+                    line = lines[ahead, :count]
+                    load_line(values, eligible, costs, rate, segment, centre, width, k + ahead, base, line)
+            if together == 4 and direct:
+                compete_four(
+                    values[k, base:end], values[k + 1, base:end], values[k + 2, base:end], values[k + 3, base:end],
+                    shifts[k : k + 4], k + 1, first, second, winner,
+                )  # fmt: skip
+            elif together == 4:
+                compete_four(
+                    lines[0, :count], lines[1, :count], lines[2, :count], lines[3, :count],
+                    shifts[columns:], k + 1, first, second, winner,
+                )  # fmt: skip
+            else:
+                for ahead in range(together):
+                    bids = values[k + ahead, base:end] if direct else lines[ahead, :count]
+                    shift = shifts[k + ahead if direct else columns]
+                    compete(bids, shift, k + ahead + 1, first, second, winner)
+        for k in range(columns):
+            value_range(bits[k, base:end], eligible[k if eligible.size > 0 else 0, base:end], found)
+        # short loops: each alone runs several times as fast as all in one
+        for j in range(count):
+            choice[base - start + j] = winner[j] - 1
+        for j in range(count):
+            won[j & 3, of_group[j] + winner[j]] += 1
+        left = 0  # the open ones are written down without a branch, which nothing could predict
+        for j in range(count):
+            best = np.float64(first[j])
+            near[left] = j
+            left += 1 if best - second[j] <= reach[of_group[j] + winner[j]] + doubt * (abs(best) + dearest) else 0
+        still = left
+        if apart.size > 0:
+            still = _left_apart(values, eligible, costs, rate, base, beyond, winner, near[:left])
+        for at in range(still):
+            j = near[at]
+            won[0, of_group[j] + winner[j]] -= 1
+            if opened + at < room:
+                rows[opened + at] = base + j
+        opened += still
+    for lane in range(4):
+        for group in range(groups):
+            for k in range(columns):
+                counts[group, k] += won[lane, group * places + k + 1]
+    return opened
+
+
+_NO_GAPS = np.empty((0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class InBox:
+    """Whose place is the same for all prices of a box, or for all that are no further apart than is possible."""
+
+    box: PriceBox
+    margin: float  # by how much a place must win: far above the rounding of a bid
+    gaps: PriceGaps | None = None  # what else is known of the prices, without segments
+    rate: float = 0.0  # the budget price
+
+    def settle(self, rows: Rows, part: slice, room: int) -> Settling:
+        values, costs = rows.values, rows.costs if self.rate != 0.0 else None
+        segment = rows.group if self.box.centre.shape[0] > 1 else None
+        choice, opened_rows = np.empty(part.stop - part.start, np.int16), np.empty(room, np.int64)
+        counts, found = np.zeros(self.box.centre.shape, np.int64), np.zeros(2, np.int64)
+        opened = _screen(
+            values, bits_of(values), or_none(rows.eligible), or_no_costs(costs, values), self.rate,
+            or_no_segments(segment), part.start, part.stop, self.box, self.margin,
+            _NO_GAPS if self.gaps is None else self.gaps.most, choice, counts, opened_rows, found,
+        )  # fmt: skip
+        largest, magnitude = (as_float(pattern, wide=values.itemsize == 8) for pattern in found.tolist())
+        return Settling(opened, choice, counts, opened_rows[: min(opened, room)], largest, magnitude)
+
+    def holds(self, prices: Array) -> bool:
+        """Whether final prices (groups, depths) are among those for which customers were settled."""
+        return self.box.holds(prices) and (self.gaps is None or self.gaps.holds(prices[0], margin=self.margin))
+
+    @property
+    def reach(self) -> float:
+        """The largest price at which bids are compared."""
+        return float(np.abs(self.box.centre - self.box.width).max() + self.box.none_width)
+
+
+class GridBox(NamedTuple):
+    """Prices in grid integers, each (groups, depths); kernels take it as it is."""
+
+    value_price: Array  # known exactly: a sample of tied values shows it
+    hash_price: Array
+    hash_width: Array  # of the hash prices
+
+    def holds(self, values: Array, hashes: Array) -> bool:
+        """Whether final prices are the same in value, and in hashes within the width."""
+        near = np.abs(hashes - self.hash_price) <= self.hash_width
+        return bool((near & (values == self.value_price)).all())
+
+
+@njit(nogil=True, cache=True)
+def _screen_on_grid(
+    values: Array,
+    eligible: Array,
+    costs: Array,
+    rate: float,
+    segment: Array,
+    keys: Array,
+    start: int,
+    stop: int,
+    scale: float,
+    keep_negative: bool,
+    box: GridBox,
+    choice: Array,
+    counts: Array,
+    rows: Array,
+) -> int:
+    """Fill choice (stop - start,), add settled customers to counts (groups, depths), and list the open ones in rows.
+
+    eligible, costs, segment: empty where there are none.
+    Two places compete by value, and where that is equal by the hash. Somebody is open where the hash decides, and by no
+    more than the two prices of hashes may be off together.
+    Returns how many are open, listed or not.
+    """
+    value_price, hash_price, hash_width = box
+    columns = values.shape[0]
+    worth = np.empty(columns, np.int64)
+    opened = 0
+    for i in range(start, stop):
+        group = segment[i] if segment.size > 0 else 0
+        best_value = 0
+        ties = 0  # places with the best value, "no code" among them
+        for k in range(columns):
+            x = np.float64(values[k, i])
+            if costs.size > 0:
+                x -= rate * np.float64(costs[k, i])
+            barred = (x < 0.0 and not keep_negative) or (eligible.size > 0 and not eligible[k, i])
+            worth[k] = NEVER if barred else np.int64(np.rint(x * scale)) - value_price[group, k]
+            best_value = max(best_value, worth[k])
+        best = -1
+        for k in range(columns):
+            if worth[k] == best_value:
+                best = k
+                ties += 1
+        ties += 1 if best_value == 0 else 0
+        is_open = False
+        if ties > 1:  # only then are hashes looked at
+            best = -1
+            best_hash = 0 if best_value == 0 else -(2**62)
+            for k in range(columns):
+                if worth[k] == best_value:
+                    tie = tie_hash(keys[i], k) - hash_price[group, k]
+                    if tie > best_hash:
+                        best = k
+                        best_hash = tie
+            reach = hash_width[group, best] if best >= 0 else 0
+            is_open = best >= 0 and best_value == 0 and best_hash <= reach
+            for k in range(columns):
+                if k != best and worth[k] == best_value:
+                    ahead = best_hash - (tie_hash(keys[i], k) - hash_price[group, k])
+                    is_open |= ahead <= reach + hash_width[group, k]
+        choice[i - start] = best
+        if is_open:
+            if opened < rows.size:
+                rows[opened] = i
+            opened += 1
+        elif best >= 0:
+            counts[group, best] += 1
+    return opened
+
+
+@dataclass(frozen=True, slots=True)
+class OnGrid:
+    """Whose place wins on the grid, ties by hash, by more than the width of the hash prices."""
+
+    box: GridBox
+    scale: float  # grid units per unit of value
+    keep_negative: bool  # floors may ask for a loss
+    rate: float = 0.0  # the budget price
+
+    def settle(self, rows: Rows, part: slice, room: int) -> Settling:
+        segment = rows.group if self.box.value_price.shape[0] > 1 else None
+        costs = rows.costs if self.rate != 0.0 else None
+        choice, opened_rows = np.empty(part.stop - part.start, np.int16), np.empty(room, np.int64)
+        counts = np.zeros(self.box.value_price.shape, np.int64)
+        opened = _screen_on_grid(
+            rows.values, or_none(rows.eligible), or_no_costs(costs, rows.values), self.rate, or_no_segments(segment),
+            rows.keys, part.start, part.stop, self.scale, self.keep_negative, self.box, choice, counts, opened_rows,
+        )  # fmt: skip
+        return Settling(opened, choice, counts, opened_rows[: min(opened, room)])
+
+
+@dataclass(frozen=True, slots=True)
+class Nobody:
+    """Everybody stays open."""
+
+    groups: int
+
+    def settle(self, rows: Rows, part: slice, room: int) -> Settling:
+        size = part.stop - part.start
+        counts = np.zeros((self.groups, rows.values.shape[0]), np.int64)
+        return Settling(size, np.full(size, -1, np.int16), counts, np.arange(part.start, part.stop)[:room])
+
+
+class RateRange(NamedTuple):
+    """Budget prices from one end to the other, with a box of prices at either end."""
+
+    rates: tuple[float, float]
+    boxes: tuple[PriceBox, PriceBox]
+
+    def holds(self, rate: float, prices: Array) -> bool:
+        """Whether prices (groups, depths) at a budget price of the range are in the box drawn between those of its
+        ends."""
+        low, high = self.rates
+        if not low <= rate <= high:
+            return False
+        part = (rate - low) / (high - low)
+        one, other = self.boxes
+        centre = (1.0 - part) * one.centre + part * other.centre
+        width = (1.0 - part) * one.width + part * other.width
+        return PriceBox(centre, width, (1.0 - part) * one.none_width + part * other.none_width).holds(prices)
+
+
+@njit(nogil=True, cache=True)
+def _best_bids(
+    values: Array, eligible: Array, costs: Array, segment: Array, rate: float, box: PriceBox, base: int, bids: Array,
+    first: Array, second: Array, winner: Array,
+) -> None:  # fmt: skip
+    """The best two bids of a block of customers where every price is at its lowest in a box; winner 0: no code."""
+    columns, count = values.shape[0], first.size
+    for j in range(count):
+        first[j] = box.none_width
+        second[j] = -np.inf
+        winner[j] = 0
+    for k in range(0, columns - 1, 2):
+        for ahead in range(2):
+            line = bids[ahead, :count]
+            load_line(values, eligible, costs, rate, segment, box.centre, box.width, k + ahead, base, line)
+        compete_two(bids[0, :count], bids[1, :count], 0.0, 0.0, k + 1, first, second, winner)
+    if columns % 2:
+        load_line(values, eligible, costs, rate, segment, box.centre, box.width, columns - 1, base, bids[0, :count])
+        compete(bids[0, :count], 0.0, columns, first, second, winner)
+
+
+@njit(nogil=True, cache=True)
+def count_range(
+    values: Array, eligible: Array, costs: Array, segment: Array, start: int, stop: int, rates: tuple[float, float],
+    prices: tuple[Array, Array], cost_scale: float, counts: Array,
+) -> tuple[int, int]:  # fmt: skip
+    """Add to counts (2, groups, depths) who wants what at the prices of either end; Σ of their costs in grid units.
+
+    Both ends in one pass: a block of customers is read from memory once and from the cache the second time.
+    """
+    first, second, winner = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK, np.int64)
+    bids, none = np.empty((2, BLOCK)), np.zeros(prices[0].shape)
+    spent = np.zeros(2, np.int64)
+    places = np.zeros((2, counts.shape[1], counts.shape[2] + 1), np.int64)
+    for base in range(start, stop, BLOCK):
+        count = min(BLOCK, stop - base)
+        for end in range(2):
+            point = PriceBox(prices[end], none, 0.0)
+            _best_bids(
+                values, eligible, costs, segment, rates[end], point, base, bids, first[:count], second[:count],
+                winner[:count],
+            )  # fmt: skip
+            for j in range(count):
+                group = segment[base + j] if segment.size > 0 else 0
+                places[end, group, winner[j]] += 1
+                some = max(winner[j] - 1, 0)  # read a cell in any case: whether to would be a branch hard to predict
+                cost = int(np.rint(np.float64(costs[some, base + j]) * cost_scale))
+                spent[end] += cost if winner[j] > 0 else 0
+    counts += places[:, :, 1:]
+    return spent[0], spent[1]
+
+
+@njit(nogil=True, cache=True)
+def screen_range(
+    values: Array, eligible: Array, costs: Array, segment: Array, start: int, stop: int, rates: tuple[float, float],
+    boxes: tuple[PriceBox, PriceBox], margin: float, scales: tuple[float, float], choice: Array, counts: Array,
+    rows: Array,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Fill choice (stop - start,), add settled customers to counts (groups, depths), and list the open ones in rows.
+
+    Bids are taken with every price at its lowest in the box. The winner's own price may be higher by twice its width,
+    while the others' stay where they are: that is the worst corner for it. So it wins everywhere in the box if it is
+    ahead of the second best by more than twice its width, and "no code" by more than twice the width of the common
+    shift of all prices.
+
+    scales: grid units per unit of value and of cost.
+    Returns how many are open (beyond the room in rows: counted, not listed), and Σ values and Σ costs of the settled in
+    grid units.
+    """
+    columns, groups = values.shape[0], counts.shape[0]
+    first, second = np.empty((2, BLOCK)), np.empty((2, BLOCK))
+    winner, bids = np.empty((2, BLOCK), np.int64), np.empty((2, BLOCK))
+    reach = np.empty((2, groups, columns + 1))
+    for end in range(2):
+        reach[end, :, 0] = 2.0 * boxes[end].none_width + margin
+        reach[end, :, 1:] = 2.0 * boxes[end].width + margin
+    opened = worth = spent = 0
+    settled = np.zeros((groups, columns + 1), np.int64)
+    near = np.empty(BLOCK + 1, np.int64)  # the open ones of a block, written down without a branch
+    for base in range(start, stop, BLOCK):
+        count = min(BLOCK, stop - base)
+        open_here = 0
+        for end in range(2):
+            _best_bids(
+                values, eligible, costs, segment, rates[end], boxes[end], base, bids, first[end, :count],
+                second[end, :count], winner[end, :count],
+            )  # fmt: skip
+        for j in range(count):
+            group = segment[base + j] if segment.size > 0 else 0
+            place = winner[0, j]
+            choice[base - start + j] = place - 1
+            is_open = (
+                (place != winner[1, j])
+                | (first[0, j] - second[0, j] <= reach[0, group, place])
+                | (first[1, j] - second[1, j] <= reach[1, group, place])
+            )
+            near[open_here] = base + j
+            open_here += 1 if is_open else 0
+            at = 0 if is_open else place
+            settled[group, at] += 1
+            some = max(place - 1, 0)  # as in `count_range`
+            gain = int(np.rint(np.float64(values[some, base + j]) * scales[0]))
+            cost = int(np.rint(np.float64(costs[some, base + j]) * scales[1]))
+            worth += gain if at > 0 else 0
+            spent += cost if at > 0 else 0
+        listed = min(open_here, max(rows.size - opened, 0))
+        rows[opened : opened + listed] = near[:listed]
+        opened += open_here
+    counts += settled[:, 1:]
+    return opened, worth, spent
+
+
+@dataclass(frozen=True, slots=True)
+class InRange:
+    """Whose place is the same in a whole range of budget prices."""
+
+    range_: RateRange
+    margin: float  # by how much a place must win
+    scales: tuple[float, float]  # grid units per unit of value and of cost
+
+    def settle(self, rows: Rows, part: slice, room: int) -> Settling:
+        assert rows.costs is not None
+        groups, columns = self.range_.boxes[0].centre.shape
+        choice, opened_rows = np.empty(part.stop - part.start, np.int16), np.empty(room, np.int64)
+        counts = np.zeros((groups, columns), np.int64)
+        opened, worth, spent = screen_range(
+            rows.values, or_none(rows.eligible), rows.costs, or_no_segments(rows.group if groups > 1 else None),
+            part.start, part.stop, self.range_.rates, self.range_.boxes, self.margin, self.scales, choice, counts,
+            opened_rows,
+        )  # fmt: skip
+        listed = opened_rows[: min(opened, room)]
+        return Settling(opened, choice, counts, listed, worth=int(worth), spent=int(spent))

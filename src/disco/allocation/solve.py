@@ -1,0 +1,496 @@
+"""THE driver: sample → prices with error bars → one pass with a rule → shortest paths over the open customers → are the
+prices in the box? → widen.
+
+1. Newton on a sample gives prices and a box around them (`dual`). 2. One pass over the table settles everybody whose
+place is the same everywhere in the box (`rules.InBox`) and brings the others, among them whoever might want a scarce
+depth. 3. They are a smaller table, solved in the same way: from a sample as long as they are many, then from all of
+them, and the last few by exact shortest paths (`paths`). 4. If the final prices lie in the box, every settled customer
+is right and the whole is optimal. If not, the box is drawn wider around the prices that were found.
+
+Where values come again and again, counts do not move smoothly with prices and boxes leave too many open. Then the
+prices are those of shortest paths on a sample, exact on the grid, and only the prices of tie hashes have a width
+(`rules.OnGrid`). Where that does not hold either, shortest paths take on everybody: always exact, whatever the values.
+
+The table (`table.Table`) is rows in memory, Parquet in chunks, or Spark partitions. Limits of depths and of segments
+are a tree, and with a budget price λ values are v - λ·c. None of the constants here changes a result, only the time it
+takes (tests/contracts/test_contract_solvers.py moves them).
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from disco.allocation.dual import Guess, Precision, descend, guess_prices, sample_prices, tied
+from disco.allocation.grid import grid_scale, to_grid
+from disco.allocation.limits import Tree, tree_of
+from disco.allocation.paths import Assignment, Settled, settle_from
+from disco.allocation.problem import AllocationProblem
+from disco.allocation.rules import GridBox, InBox, OnGrid
+from disco.allocation.table import (
+    COPIED,
+    TOO_MANY,
+    Grid,
+    Pass,
+    Rows,
+    Sample,
+    Table,
+    TableInMemory,
+    or_no_costs,
+    or_no_segments,
+    or_none,
+)
+from disco.records.arrays import Array
+from disco.records.chunks import row_chunks
+from disco.records.compiled import njit
+from disco.records.ports import Engine
+
+# Times are of one processor, eight depths, caps for 80% of the customers.
+
+# Customers of a table, or whom a pass left open, up to whom shortest paths are less work than a box: 0.3 against 0.5 ms
+# with Newton at 100, 1.2 against 0.6 at 400. With limits of segments: 12 ms on either way at 25,000, and from the
+# prices of a similar solve 5 against 15 ms at 10,000.
+_FEW, _FEW_IN_SEGMENTS, _FEW_KNOWN_IN_SEGMENTS = 300, 25_000, 2_000
+# Customers up to whom everybody is the sample: 1.3 against 1.9 ms at 6,000, equal at 12,000.
+_ALL_AT_ONCE = 12_000
+# Open customers, at most, whom shortest paths take on alone where boxes fail; in segments, where each path is longer.
+_PATHS_ALONE, _PATHS_ALONE_IN_SEGMENTS = 250_000, 3_000
+# Shares of a sample: a guess that leaves more open gets a sample four times as large; one that leaves more than the
+# second settles too few to be worth a pass and a copy of the rest.
+_OPEN_SHARE, _USELESS = 0.3, 0.4
+# Half-widths of the boxes, in standard errors: the second where the first does not hold. Of a table whose customers are
+# all in the sample, what is uncertain is where Newton stopped.
+_SPREADS, _SPREADS_OF_ALL = (3.5, 14.0), (3.0, 12.0)
+# The same for prices of tie hashes; each from the prices that the one before has found.
+_HASH_SPREADS = (3.0, 12.0, 12.0)
+# Customers in samples whose exact places show the prices of tied values, each four times the one before.
+_TIED_SAMPLES = (1_024, 4_096, 16_384)
+_HASH_RANGE = 2.0**49  # of a tie hash
+
+
+class _PathsBeforeCompiling:
+    """Small tables in an environment where nothing was compiled yet: shortest paths alone, for a while.
+
+    Newton and its screen take 8 s to compile and save 0.7 to 1.7 ms of 5,000 customers. So the first tables go the
+    way that needs the fewest kernels, until so many customers have that the time lost is a good part of that. Both ways
+    give the same places and prices.
+    """
+
+    def __init__(self, customers: int) -> None:
+        self.left = customers
+
+    def serve(self, customers: int) -> bool:
+        """Whether a table of so many customers goes that way; it is counted."""
+        if self.left <= 0 or descend.is_ready():
+            return False
+        self.left -= customers
+        return True
+
+
+# Customers in all: 1.4 to 3.4 s, at 5,000 of 4 to 8 depths.
+_PATHS_BEFORE_COMPILING = _PathsBeforeCompiling(10_000_000)
+
+
+def solve(
+    problem: AllocationProblem, *, rate: float = 0.0, warm: Array | None = None, engine: Engine | None = None
+) -> Assignment:
+    """Exact optimum of Σ (value - rate · cost) within the limits; ties by hash.
+
+    warm: one price per depth, or the potentials of all limits without the root's.
+    """
+    tree = tree_of(problem.limits)
+    if problem.customers <= _FEW:
+        return solve_exactly(problem, tree, rate=rate, warm=warm)
+    closed = Closed.of(problem, tree) if tree.leaf.shape[0] > 1 else None  # one depth for everybody is only scarce
+    if closed is None:
+        return _solve(problem, tree, rate=rate, warm=warm, engine=engine)
+    found = _solve(closed.left(), tree, rate=rate, warm=closed.start(warm), engine=engine)
+    return closed.priced(found, rate=rate)
+
+
+def _solve(
+    problem: AllocationProblem, tree: Tree, *, rate: float, warm: Array | None, engine: Engine | None
+) -> Assignment:
+    """`solve` for many customers, where every place may be taken by somebody."""
+    customers, few = problem.customers, 0
+    if tree.leaf.shape[0] > 1:
+        few = _FEW_KNOWN_IN_SEGMENTS if warm is not None and warm.size == tree.nodes - 1 else _FEW_IN_SEGMENTS
+    elif customers <= _ALL_AT_ONCE and _PATHS_BEFORE_COMPILING.serve(customers):
+        few = customers
+    if customers > few:
+        table = TableInMemory(problem, rate, engine)
+        placed = _by_boxes(table, tree, tree.low, tree.high, warm, rate=rate)
+        if placed is not None:
+            return Assignment(placed.choice, placed.potentials, tree)
+    return solve_exactly(problem, tree, rate=rate, warm=warm, engine=engine)
+
+
+def solve_exactly(
+    problem: AllocationProblem,
+    tree: Tree,
+    *,
+    rate: float = 0.0,
+    warm: Array | None = None,
+    engine: Engine | None = None,
+) -> Assignment:
+    """The optimum in grid integers alone: correct for any values, fastest where Newton cannot work.
+
+    warm: as in `solve`; only the prices of depths are read.
+    """
+    start = None if warm is None else warm[: problem.columns]
+    table, sampled = TableInMemory(problem, rate, engine), None
+    if problem.customers > 4 * _TIED_SAMPLES[0]:  # a sample would hardly be smaller than fewer, and none is taken
+        table = table.keyed()
+        placed, sampled = _by_ties(table, tree, start, rate=rate)
+        if placed is not None:
+            return Assignment(placed.choice, placed.potentials, tree)
+    everybody, grid = _all_on_grid(table, tree)
+    settled = _paths(everybody, tree, tree.low, tree.high, grid, start, sampled)
+    if settled is None:
+        return Assignment(np.full(problem.customers, -1, np.int16), np.zeros(tree.nodes), tree, feasible=False)
+    return Assignment(settled.choice.astype(np.int16), settled.potentials, tree)
+
+
+class Placed(NamedTuple):
+    """Where the customers of a table go, and the prices that prove it."""
+
+    choice: Array  # (customers at hand,)
+    potentials: Array  # (nodes,)
+    by: Pass  # who was settled, and by which rule
+
+
+def solve_table(table: Table, tree: Tree) -> Placed | None:
+    """The driver for a table that is not here as a whole; None: neither boxes nor the rule of ties settle it."""
+    placed = _by_boxes(table, tree, tree.low, tree.high, None)
+    return placed if placed is not None else _by_ties(table, tree, None)[0]
+
+
+def _by_boxes(
+    table: Table, tree: Tree, low: Array, high: Array, potentials: Array | None, *, rate: float = 0.0,
+    everybody: bool = False,
+) -> Placed | None:  # fmt: skip
+    """By sample, box, pass, and the same again on whom the pass leaves open; None: boxes do not settle this table.
+
+    low, high: (nodes,) what is left of the limits. potentials: to begin with; None: from nowhere.
+    everybody: the sample is everybody, as of tables with few customers.
+    """
+    everybody = everybody or table.customers <= _ALL_AT_ONCE
+    if everybody and table.grid is None:
+        here = table.everybody()
+        return None if here is None else _by_boxes(here, tree, low, high, potentials, everybody=True)
+    if table.sizes[0] == 0:
+        return None
+    for spread in _SPREADS_OF_ALL if everybody else _SPREADS:
+        guess = _guess(table, tree, low, high, potentials, spread=spread, rate=rate, everybody=everybody)
+        if guess is None:
+            return None
+        rule, potentials = guess.rule, guess.potentials
+        if guess.open_share > _USELESS and not everybody:
+            here = table.everybody()
+            if here is not None:
+                return _by_boxes(here, tree, low, high, potentials, everybody=True)
+            if guess.open_share > TOO_MANY:
+                return None
+        passed = table.screen(rule, open_share=guess.open_share)
+        if passed.grid.margin > rule.margin:  # the sample has missed the largest values by far
+            rule = replace(rule, margin=passed.grid.margin)
+            passed = table.screen(rule, open_share=guess.open_share)
+        if not passed.kept or passed.opened > TOO_MANY * table.customers:
+            return None
+        low_left, high_left = tree.less(passed.counts, low, high)
+        if (high_left < 0).any():
+            continue
+        grid = Grid(passed.grid.top, rule.margin)
+        open_table = TableInMemory(table.net(passed), engine=table.engine, grid=grid)
+        found = _among(open_table, tree, low_left, high_left, potentials, last=everybody)
+        if found is None:
+            return None
+        if rule.holds(found.potentials[tree.leaf]):
+            return Placed(passed.with_open(found.choice), found.potentials, passed)
+        potentials = found.potentials[1:]
+    return None
+
+
+def _among(
+    table: TableInMemory, tree: Tree, low: Array, high: Array, potentials: Array | None, *, last: bool = False
+) -> Placed | Settled | None:
+    """Exact places of open customers: boxes again, or shortest paths on the last of them; None: they are too many.
+
+    last: a box around all of them was tried already.
+    """
+    found: Placed | Settled | None = None
+    if table.customers > _FEW and not last:
+        found = _by_boxes(table, tree, low, high, potentials)
+    most = _PATHS_ALONE if tree.leaf.shape[0] == 1 else _PATHS_ALONE_IN_SEGMENTS
+    if found is None and (last or table.customers <= most):
+        assert table.grid is not None
+        open_ones = _on_grid(table, tree, table.grid)
+        found = _paths(open_ones, tree, low, high, table.grid, potentials)
+    return found
+
+
+class _BoxGuess(NamedTuple):
+    """Prices of a sample, and the rule that settles whom they do not concern."""
+
+    potentials: Array
+    rule: InBox
+    open_share: float
+
+
+def _guess(
+    table: Table, tree: Tree, low: Array, high: Array, potentials: Array | None, *, spread: float, rate: float,
+    everybody: bool,
+) -> _BoxGuess | None:  # fmt: skip
+    """From a sample that grows until its box settles most customers; None: values tie too often for Newton."""
+    lost = False
+    sizes = list((table.customers,) if everybody else table.sizes)
+    while True:
+        sample = table.sample(sizes[0], scattered=spread >= 10.0)
+        share = sample.size / table.customers
+        top = sample.magnitude + rate * table.problem.largest_cost if table.grid is None else table.grid.top
+        tolerance = 2.0 + (0.05 if everybody else 0.15) * math.sqrt(sample.size)
+        enough = 50.0 + 0.01 * sample.size if everybody else 8.0 * tolerance
+        low_part, high_part = np.maximum(low[1:], 0) * share, high[1:] * share
+        precision = Precision(spread, tolerance, 1.0 - share)
+        guess = guess_prices(sample, tree, low_part, high_part, potentials, precision, top=top)
+        if guess is None:
+            return None
+        if not math.isfinite(guess.open_share) or guess.missed > enough:
+            if lost or tree.leaf.shape[0] > 1 or tied(sample.net):
+                return None
+            potentials, lost = sample_prices(sample.net, low_part, high_part), True
+            continue
+        rule = _box_rule(guess, table, sample, rate)
+        open_share = guess.open_share
+        if not everybody:
+            open_share = min(open_share, rule.settle(sample.rows, slice(0, sample.size), 0).opened / sample.size)
+        useless = open_share > _USELESS and table.customers <= COPIED
+        if useless and tied(sample.net):
+            return None
+        sizes.pop(0)
+        if open_share <= _OPEN_SHARE or not sizes or useless:
+            return _BoxGuess(guess.potentials, rule, open_share)
+        potentials = guess.potentials
+
+
+def _box_rule(guess: Guess, table: Table, sample: Sample, rate: float) -> InBox:
+    margin = 1e-10 * sample.magnitude if table.grid is None else table.grid.margin
+    rule = InBox(guess.box, margin, guess.gaps, rate)
+    return replace(rule, margin=max(margin, 1e-12 * rule.reach))
+
+
+class _OnGrid(NamedTuple):
+    """Customers in grid integers, as shortest paths take them."""
+
+    worth: Array  # (customers, depths)
+    keys: Array
+    group: Array | None  # None: there are no segments
+
+
+def _on_grid(table: TableInMemory, tree: Tree, grid: Grid) -> _OnGrid:
+    """All customers of a table of net values."""
+    problem = table.problem
+    worth = np.empty(problem.values.shape[::-1], np.int64)
+    to_grid(problem.values, grid_scale(grid.top, nodes=tree.nodes), problem.limits.has_floors, worth)
+    return _OnGrid(worth, table.keys_of(np.arange(problem.customers)), problem.limits.segment)
+
+
+def _all_on_grid(table: TableInMemory, tree: Tree) -> tuple[_OnGrid, Grid]:
+    """All customers of any table: block by block where a copy of it would be large."""
+    here = table.everybody()
+    if here is not None and here.grid is not None:
+        return _on_grid(here, tree, here.grid), here.grid
+    grid, problem = table.known_grid(), table.problem
+    worth = np.empty(problem.values.shape[::-1], np.int64)
+    for part in row_chunks(problem.customers):
+        net = table.net_of(np.arange(part.start, part.stop))
+        worth[part] = _on_grid(TableInMemory(net), tree, grid).worth
+    return _OnGrid(worth, table.keys_of(np.arange(problem.customers)), problem.limits.segment), grid
+
+
+def _paths(
+    customers: _OnGrid, tree: Tree, low: Array, high: Array, grid: Grid, prices: Array | None,
+    start: Settled | None = None,
+) -> Settled | None:  # fmt: skip
+    """Shortest paths; None: the limits cannot be met."""
+    scale = grid_scale(grid.top, nodes=tree.nodes)
+    group = customers.group if tree.leaf.shape[0] > 1 else None
+    return settle_from(customers.worth, customers.keys, group, tree, low, high, scale, prices, start)
+
+
+def _by_ties(
+    table: Table, tree: Tree, prices: Array | None, *, rate: float = 0.0
+) -> tuple[Placed | None, Settled | None]:
+    """Where the same values come again and again: exact prices of a sample, and a width for hashes alone.
+
+    Returns the places, or None where no width settles the table, and the last prices found.
+    """
+    grid, floors = table.known_grid(), bool((tree.low > 0).any())
+    scale, start = grid_scale(grid.top, nodes=tree.nodes), None
+    for size in _TIED_SAMPLES:
+        if size > min(table.customers // 8, table.sizes[-1]):
+            break
+        sample = table.sample(size)
+        worth = np.empty(sample.net.shape[::-1], np.int64)
+        to_grid(sample.net, scale, floors, worth)
+        few = _OnGrid(worth, table.keys_of(sample.numbers), sample.group)
+        start = _paths(few, tree, *tree.scaled(sample.size / table.customers), grid, prices, start) or start
+    if start is None:
+        return None, None
+    sampled = np.zeros(tree.leaf.size + 1)
+    np.add.at(sampled, start.places + 1, 1.0)
+    for spread in _HASH_SPREADS:
+        width = hash_widths(sampled[1:].reshape(tree.leaf.shape), spread)
+        box = GridBox(start.values[tree.leaf], start.hashes[tree.leaf], width)
+        passed = table.screen(OnGrid(box, scale, floors, rate), open_share=_USELESS)
+        low, high = tree.less(passed.counts)
+        found = None
+        if passed.kept and passed.opened and not (high < 0).any():
+            open_table = TableInMemory(table.net(passed))
+            found = _paths(_on_grid(open_table, tree, grid), tree, low, high, grid, None, start)
+        if found is None:
+            continue
+        if box.holds(found.values[tree.leaf], found.hashes[tree.leaf]):
+            return Placed(passed.with_open(found.choice), found.potentials, passed), found
+        start = found
+    return None, start
+
+
+def hash_widths(sampled: Array, spread: float) -> Array:
+    """Half-widths of hash prices, `spread` standard errors, from how many customers of a sample each place has."""
+    share = spread / np.sqrt(np.maximum(sampled, 1.0))
+    return np.minimum(share * _HASH_RANGE, 2.0**51).astype(np.int64)
+
+
+@njit(nogil=True, cache=True)
+def _largest(values: Array, eligible: Array) -> float:
+    """The largest value of an eligible cell, at least 0; what is no number is found by the solve."""
+    largest = 0.0
+    for k in range(values.shape[0]):
+        for i in range(values.shape[1]):
+            x = np.float64(values[k, i])
+            if x > largest and (eligible.size == 0 or eligible[k, i]):
+                largest = x
+    return largest
+
+
+@njit(nogil=True, cache=True)
+def _first_codes(
+    values: Array,
+    eligible: Array,
+    costs: Array,
+    rate: float,
+    segment: Array,
+    choice: Array,
+    prices: Array,
+    closed: Array,
+    scale: float,
+    found: Array,
+) -> None:
+    """found[g, k] = the largest v_ik - (v_ia - price_a) of a closed place, at least 0. Grid integers, (groups, depths).
+
+    A loss is never given away where there are no floors, so it has no price.
+    """
+    columns, customers = values.shape
+    for i in range(customers):
+        g = segment[i] if segment.size > 0 else 0
+        own = 0
+        a = choice[i]
+        if a >= 0:
+            x = np.float64(values[a, i])
+            if costs.size > 0:
+                x -= rate * np.float64(costs[a, i])
+            own = np.int64(np.rint(x * scale)) - prices[g, a]
+        for k in range(columns):
+            if not closed[g, k] or (eligible.size > 0 and not eligible[k, i]):
+                continue
+            x = np.float64(values[k, i])
+            if costs.size > 0:
+                x -= rate * np.float64(costs[k, i])
+            if x >= 0.0:
+                found[g, k] = max(found[g, k], np.int64(np.rint(x * scale)) - own)
+
+
+def first_codes(rows: Rows, choice: Array, prices: Array, closed: Array, scale: float, *, rate: float = 0.0) -> Array:
+    """(groups, depths) what the first code of each closed place would bring, in grid integers: 0 for the others."""
+    found, costs = np.zeros(closed.shape, np.int64), rows.costs if rate != 0.0 else None
+    _first_codes(
+        rows.values, or_none(rows.eligible), or_no_costs(costs, rows.values), rate, or_no_segments(rows.group),
+        choice.astype(np.int16, copy=False), prices, closed, scale, found,
+    )  # fmt: skip
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The places of a problem without floors that nobody may get."""
+
+    problem: AllocationProblem
+    tree: Tree
+    places: Array  # (groups, depths) Booleans
+    largest: float  # value of an eligible cell; it sets the grid of the whole table
+
+    @classmethod
+    def of(cls, problem: AllocationProblem, tree: Tree) -> "Closed | None":
+        """None: there is no such place, or there are floors."""
+        columns = problem.columns
+        places = (tree.high[tree.leaf] == 0) | (tree.high[1 : columns + 1] == 0)
+        if problem.limits.has_floors or not places.any():
+            return None
+        return cls(problem, tree, places, _largest(problem.values, or_none(problem.eligible)))
+
+    def left(self) -> AllocationProblem:
+        """The problem in which nobody is eligible for them."""
+        problem, segment = self.problem, self.problem.limits.segment
+        if segment is None:
+            offered = np.broadcast_to(~self.places[0][:, None], problem.values.shape)
+        else:
+            offered = ~self.places.T[:, segment]
+        eligible = np.array(offered) if problem.eligible is None else offered & problem.eligible
+        return replace(problem, eligible=np.ascontiguousarray(eligible), least_top=self.largest)
+
+    def start(self, warm: Array | None) -> Array | None:
+        """Prices to begin with, at which the places cost nothing."""
+        if warm is None:
+            return None
+        columns = self.problem.columns
+        start = warm.copy()
+        start[:columns][self.tree.high[1 : columns + 1] == 0] = 0.0
+        if start.size > columns:
+            leaves, above = start[columns:].reshape(self.places.shape), start[:columns]
+            leaves[:] = np.where(self.places, above, leaves)
+        return start
+
+    def priced(self, found: Assignment, *, rate: float) -> Assignment:
+        """The solution of `left` with the prices of these places."""
+        rows = TableInMemory(self.problem).rows
+        first = first_codes(rows, found.choice, self.on_grid(found), self.places, self.scale, rate=rate)
+        return self.with_first(found, first)
+
+    @property
+    def scale(self) -> float:
+        """Grid units per unit of value."""
+        return grid_scale(self.largest, nodes=self.tree.nodes)
+
+    def on_grid(self, found: Assignment) -> Array:
+        """(groups, depths) prices in grid integers, which they are exactly."""
+        return np.rint(found.potentials[self.tree.leaf] * self.scale).astype(np.int64)
+
+    def with_first(self, found: Assignment, first: Array) -> Assignment:
+        """The solution with the prices of these places; first: what the first code of each would bring."""
+        tree, columns = self.tree, self.problem.columns
+        potentials = found.potentials.copy()
+        worth = first / self.scale
+        depth_closed = tree.high[1 : columns + 1] == 0
+        if tree.leaf.shape[0] == 1:
+            potentials[1:] = np.where(depth_closed, worth[0], potentials[1:])
+            return replace(found, potentials=potentials)
+        leaf_closed = tree.high[tree.leaf] == 0
+        # one code of a closed depth goes to the best segment that may have it
+        most = np.where(leaf_closed, 0.0, worth).max(axis=0)
+        potentials[1 : columns + 1] = np.where(depth_closed, most, potentials[1 : columns + 1])
+        above = potentials[1 : columns + 1]
+        leaves = np.where(depth_closed, above, potentials[tree.leaf])
+        potentials[tree.leaf] = np.where(leaf_closed, np.maximum(above, worth), leaves)
+        return replace(found, potentials=potentials)
