@@ -591,14 +591,15 @@ class TableInMemory:
         return row_chunks(self.customers, size=_CHUNK if plain else _SMALL_CHUNK)
 
     def sample(self, size: int, *, scattered: bool = True) -> Sample:
+        problem, segment = self.problem, self.problem.limits.segment
+        if size >= self.customers and self.grid is not None:  # net values already, and all of them
+            return Sample(problem.values, segment, np.arange(self.customers), self.grid.top)
         # neighbours share cache lines, but may be alike
         run = 1 if scattered or self.customers < 100_000 else 32
-        numbers = np.arange(self.customers) if size >= self.customers else sample_rows(self.customers, size, run)
-        net, problem = np.empty((self.problem.columns, numbers.size)), self.problem
+        numbers = sample_rows(self.customers, min(size, self.customers), run)
+        net = np.empty((problem.columns, numbers.size))
         magnitude, _ = take(problem.values, problem.eligible, self._costs, self.rate, numbers, net)
-        return Sample(
-            net, None if problem.limits.segment is None else problem.limits.segment[numbers], numbers, magnitude
-        )
+        return Sample(net, None if segment is None else segment[numbers], numbers, magnitude)
 
     @property
     def _costs(self) -> Array | None:
@@ -612,8 +613,10 @@ class TableInMemory:
         def settled(part: slice) -> Settling:
             return rule.settle(rows, part, int((part.stop - part.start) * share) + 256)
 
+        chunks = self._chunks()
+        engine = self.engine if len(chunks) > 1 else None
         for _ in range(2):
-            parts = list(spread(settled, self._chunks(), engine=self.engine))
+            parts = list(spread(settled, chunks, engine=engine))
             opened = sum(part.opened for part in parts)
             listed = sum(part.rows.size for part in parts)
             if listed == opened or opened > TOO_MANY * self.customers:
@@ -669,21 +672,23 @@ class TableInMemory:
         They are read from all over the table, so that threads wait for memory side by side.
         """
         problem, pieces = self.problem, row_chunks(numbers.size, size=_SMALL_CHUNK)
-        net = np.empty((problem.columns, numbers.size))
 
         def gathered(part: slice) -> tuple[Array, tuple[float, float]]:
             own = np.empty((problem.columns, part.stop - part.start))
             return own, take(problem.values, problem.eligible, self._costs, self.rate, numbers[part], own)
 
-        magnitudes, largest = [0.0], 0.0
-        for part, (own, seen) in zip(pieces, spread(gathered, pieces, engine=self.engine), strict=True):
-            net[:, part] = own
-            magnitudes.append(seen[0])
-            largest = max(largest, seen[1])
+        if len(pieces) > 1:
+            parts = list(spread(gathered, pieces, engine=self.engine))
+            net = np.concatenate([own for own, _ in parts], axis=1)
+            magnitude = float(np.max([size for _, (size, _) in parts]))  # NaN where one is
+            largest = max(largest for _, (_, largest) in parts)
+        else:
+            net, (magnitude, largest) = gathered(slice(0, numbers.size))
         segment = problem.limits.segment
         limits = problem.limits if segment is None else replace(problem.limits, segment=segment[numbers])
-        part_problem = AllocationProblem(net, limits, keys=self.keys_of(numbers))
-        return part_problem, float(np.max(magnitudes)), largest
+        all_by_number = problem.keys is None and numbers.size == problem.customers
+        keys = None if all_by_number else self.keys_of(numbers)
+        return AllocationProblem(net, limits, keys=keys), magnitude, largest
 
     def keys_of(self, numbers: Array) -> Keys:
         return self.problem.keys_of(numbers)
