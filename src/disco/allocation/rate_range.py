@@ -6,7 +6,7 @@ it. Bids are linear in (λ, p): with t from 0 to 1, a place that wins at the wor
 ends is settled, whatever the budget price turns out to be, and only the others are contested. `contested_part` finds
 the range and makes the problem of the contested customers in four steps:
 
-1. A sample (`RateSample`). At a λ, Newton finds prices of the limits on it (`newton`, `segments`), and so what it
+1. A sample (`RateSample`). At a λ, Newton finds prices of the limits on it (`dual`), and so what it
    spends. That is uncertain, as counts are, and a range reaches several standard errors beyond the budget on
    either side.
 2. One pass counts what everybody wants at two points next to the budget (`count_range`). The limits and the spending of
@@ -15,8 +15,8 @@ the range and makes the problem of the contested customers in four steps:
 3. The corrected sample gives a narrower range.
 4. A second pass settles all but few (`screen_range`).
 
-The table is rows in memory (`RowsInMemory`) or in chunks (`RowsInChunks`); both count and settle with the same two
-kernels, which are pure functions of one chunk. Samples go by key, sums are integers, and the contested customers are in
+The table is rows in memory or in chunks (`table.Table`); both count and settle with the same two kernels, which are
+pure functions of some customers. Samples go by key, sums are integers, and the contested customers are in
 the order of their keys, so that a decision is the same, bit for bit, however the table is held. Nothing here need be
 exact: a range is a guess, and each solve among the contested customers says whether its prices are within the boxes
 (`Lagrangian.holds`); only then everybody else was settled rightly.

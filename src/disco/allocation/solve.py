@@ -62,10 +62,12 @@ _OPEN_SHARE, _USELESS = 0.3, 0.4
 # Half-widths of the boxes, in standard errors: the second where the first does not hold. Of a table whose customers are
 # all in the sample, what is uncertain is where Newton stopped.
 _SPREADS, _SPREADS_OF_ALL = (3.5, 14.0), (3.0, 12.0)
-# The same for prices of tie hashes; each from the prices that the one before has found.
-_HASH_SPREADS = (3.0, 12.0, 12.0)
-# Customers in samples whose exact places show the prices of tied values, each four times the one before.
-_TIED_SAMPLES = (1_024, 4_096, 16_384)
+# The same for prices of tie hashes; each around the prices that the one before has found. The second is no wider: at
+# 1,000,000 × 8 whole values and caps of 2.5%, a wide second one left 200,000 open and took as long as all else.
+_HASH_SPREADS = (3.0, 3.0, 12.0)
+# Customers in samples whose exact places show the prices of tied values, each begun at the prices of the one before.
+# The largest takes 15 ms of 250 and halves the customers who stay open.
+_TIED_SAMPLES = (1_024, 4_096, 16_384, 65_536)
 _HASH_RANGE = 2.0**49  # of a tie hash
 
 
