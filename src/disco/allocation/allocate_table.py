@@ -47,7 +47,8 @@ from disco.records.ports import ChunkedTable
 
 Result = TypeVar("Result")
 
-MOST_BYTES = 1 << 31  # of open customers brought here
+# Bytes of open customers who are brought here, at most.
+MOST_BYTES = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,23 +36,38 @@ from disco.records.compiled import njit
 from disco.records.identity import customer_keys
 from disco.records.ports import Engine
 
-# What decides how a table is solved
-SEARCHED_TO_THE_END = 400  # customers, at most: 99% of such rounds are proved, in 8 ms as a rule (decision 135)
-EXACT_RATE = 20_000  # customers, at most, for whom λ is found exactly, so that a looser limit cannot lower the bound
-CONTESTED_AT_ONCE = 14_000  # contested customers, at most, among whom λ is searched without another pass
-RATE_SAMPLED = 3_000  # customers among whom a first λ is looked for where no pass settles enough
-RANGE_SPREADS = (3.5, 9.0)  # half-widths of ranges, in standard errors: the second where the first does not hold
+# What decides how a table is solved.
+
+# Customers, at most, whose budget is searched to the end: 99% of such rounds are proved, most in 8 ms (decision 135).
+SEARCHED_TO_THE_END = 400
+# Customers, at most, for whom λ is found exactly, so that a looser limit cannot lower the bound.
+EXACT_RATE = 20_000
+# Contested customers, at most, among whom λ is searched without another pass.
+CONTESTED_AT_ONCE = 14_000
+# Customers among whom a first λ is looked for where no pass settles enough.
+RATE_SAMPLED = 3_000
+# Half-widths of ranges, in standard errors: the second where the first does not hold.
+RANGE_SPREADS = (3.5, 9.0)
 
 # When a search for λ may stop, as relative gaps or widths. None of these makes a bound wrong.
-_CLOSE_ENOUGH = 4e-7  # gap at which a filled budget of many customers is good enough
-_FILLED = 1e-9  # gap at which few contested customers need no better filling
-_WORTH_FILLING = 2e-5  # gap of an even mixture of two allocations, from where on filling from them may reach the above
-_FILLED_MOVES = 400  # customers in whom two allocations differ, from where on no λ between them helps
-_SOLVES = 60  # exact solves, at most, on the way to λ
-_SAMPLED_ERROR = 0.01  # relative error of the λ of a sample, at least
-_FILLED_FROM = 12  # allocations remembered on either side: a wider bracket may fill the budget better
-_FILLED_FROM_OF_MANY = 4  # the same beyond a million customers: each takes two bytes per customer
-_SWAPS, _SWAPPED_AMONG = 40, 600  # swaps of one cycle for another, and the cycles next to break-even they are among
+# Gap at which a filled budget of many customers is good enough.
+_CLOSE_ENOUGH = 4e-7
+# Gap at which few contested customers need no better filling.
+_FILLED = 1e-9
+# Gap of an even mixture of two allocations, from where on filling from them may reach the above.
+_WORTH_FILLING = 2e-5
+# Customers in whom two allocations differ, from where on no λ between them helps.
+_FILLED_MOVES = 400
+# Exact solves, at most, on the way to λ.
+_SOLVES = 60
+# Relative error of the λ of a sample, at least.
+_SAMPLED_ERROR = 0.01
+# Allocations remembered on either side: a wider bracket may fill the budget better.
+_FILLED_FROM = 12
+# The same beyond a million customers: each takes two bytes per customer.
+_FILLED_FROM_OF_MANY = 4
+# Swaps of one cycle for another, and the cycles next to break-even they are among.
+_SWAPS, _SWAPPED_AMONG = 40, 600
 
 
 @dataclass(frozen=True, slots=True)

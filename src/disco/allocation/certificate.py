@@ -29,10 +29,14 @@ from disco.records.errors import CertificateError, InputError
 from disco.records.exact_sums import EXPONENTS, add_bits, exact_total, rounded
 from disco.records.ports import Engine
 
-_ROUNDING = 2.0**-49  # relative: a smaller loss is a difference of two roundings
-_NOTHING = 2.0**-999  # denormal money: two steps of the finest grid there is
-_BLOCK = 2048  # customers at a time, so that what is known of them stays in the cache
-_CHUNK = 262_144  # customers per chunk: a pass is memory-bound and takes milliseconds, so few and long chunks
+# Relative: a smaller loss is a difference of two roundings.
+_ROUNDING = 2.0**-49
+# Denormal money: two steps of the finest grid there is.
+_NOTHING = 2.0**-999
+# Customers at a time, so that what is known of them stays in the cache.
+_BLOCK = 2048
+# Customers per chunk: a pass is memory-bound and takes milliseconds, so few and long chunks.
+_CHUNK = 262_144
 
 
 @inner_kernel(cache=True)

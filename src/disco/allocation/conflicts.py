@@ -19,7 +19,8 @@ from disco.allocation.result import Allocation, Conflict, Status
 from disco.allocation.solve import solve
 from disco.records.arrays import Array, Integers
 
-_MANY = 24  # limits from which on those that clash are looked for together, before they are tried one by one
+# Limits from which on those that clash are looked for together, before they are tried one by one.
+_MANY = 24
 
 
 @dataclass(frozen=True, slots=True)

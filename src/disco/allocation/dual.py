@@ -35,11 +35,13 @@ from disco.allocation.table import Sample
 from disco.records.arrays import Array
 from disco.records.compiled import inner_kernel, njit
 
-_WIDENINGS = 7  # windows, each four times as wide as the one before, through which a depth that few want is looked at
+# Windows, each four times as wide as the one before, through which a depth that few want is looked at.
+_WIDENINGS = 7
 # signatures are written out, because a literal argument of one caller would be compiled apart from that of another
 _STATE = "float64[:, ::1], float64[::1], float64[::1], float64[::1], int64[::1]"  # sample, prices, the best two, winner
 
-_GAPS = 64  # customers whose gaps between best and second best choose the first window
+# Customers whose gaps between best and second best choose the first window.
+_GAPS = 64
 
 
 @njit(f"float64({_STATE}, float64[::1])", nogil=True, cache=True)
@@ -225,12 +227,18 @@ def tie_density(
                 density[b - 1, a - 1] -= weight
 
 
-_MOST_NODES = 240  # limits, at most, whose prices are found together: a step of Newton inverts a matrix of this size
+# Limits, at most, whose prices are found together: a step of Newton inverts a matrix of this size.
+_MOST_NODES = 240
+# Looks at a sample, at most: Newton that has not arrived by then has lost its way.
 NEWTON_PASSES = 40
-_SCARCE = 64.0  # codes in a sample, below which a depth is scarce: its lower end then leaves at most 100 of it open
-_SCARCE_ON_THE_WAY = 8.0  # the same in the small samples that only show the way
-_NESTED = (64, 16, 4)  # every so manieth customer of a sample is in a smaller one, from which Newton begins
-_LEAST_NESTED = 200  # customers in a smaller sample
+# Codes in a sample, below which a depth is scarce: its lower end then leaves at most 100 of it open.
+_SCARCE = 64.0
+# The same in the small samples that only show the way.
+_SCARCE_ON_THE_WAY = 8.0
+# Every 64th, 16th and 4th customer of a sample is in a smaller one, from which Newton begins.
+_NESTED = (64, 16, 4)
+# Customers in a smaller sample.
+_LEAST_NESTED = 200
 
 
 @njit(nogil=True, cache=True)

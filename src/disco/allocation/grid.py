@@ -17,7 +17,8 @@ from disco.records.arrays import Array
 from disco.records.compiled import inner_kernel, njit
 from disco.records.identity_kernels import mix
 
-NEVER = -(2**61)  # the grid value of an ineligible cell
+# The grid value of an ineligible cell.
+NEVER = -(2**61)
 _STRIDE = np.uint64(0x9E3779B97F4A7C15)
 
 

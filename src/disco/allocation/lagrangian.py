@@ -27,7 +27,8 @@ from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import njit
 from disco.records.ports import Engine
 
-_NEAR_RATES = 0.1  # relative distance of two budget prices whose prices may be drawn on to a third one between them
+# Relative distance of two budget prices whose prices may be drawn on to a third one between them.
+_NEAR_RATES = 0.1
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from disco.records.decisions import Audience, Offer
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError, LimitError
 
-UNLIMITED = 2**40  # more than any number of customers, small enough that sums of it stay exact
+# More than any number of customers, small enough that sums of it stay exact.
+UNLIMITED = 2**40
 
 #: A limit per column: a sequence (None: no limit), or {depth: limit} where depths are named. A pandas Series is read
 #: by its index where that holds depths, else in order.

@@ -18,7 +18,8 @@ from disco.records.arrays import Array
 from disco.records.compiled import njit
 
 _FAR = 2**62
-_KEPT = (12, 32, 96)  # nearest movers remembered per pair of places: a refill reads all who sit there
+# Nearest movers remembered per pair of places: a refill reads all who sit there.
+_KEPT = (12, 32, 96)
 
 
 @njit(nogil=True, cache=True)

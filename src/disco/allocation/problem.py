@@ -31,7 +31,8 @@ from disco.records.errors import InputError, LimitError
 from disco.records.frames import without_ids
 from disco.records.identity import customer_keys, read_ids, row_keys
 
-_COPIED_AT_ONCE = 4_096  # customers: 256 KB of eight float64, which stay in the second-level cache
+# Customers who are copied at once: 256 KB of eight float64, which stay in the second-level cache.
+_COPIED_AT_ONCE = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,10 +281,14 @@ def _read_costs(costs: object, *, shape: tuple[int, int]) -> tuple[Floats, float
     return cost, most
 
 
-_DIGITS = (0, 1, 2, 3, 4)  # decimals that are looked for
-_MOST_PENNIES = 2.0**40  # of a cost or a budget: times a power of ten they are exact floats
-_ALLOWANCE = 2.0**-45  # of the budget
-SEEN_WHOLE = 1 << 17  # customers: larger tables in chunks are never here as a whole
+# Decimals that are looked for.
+_DIGITS = (0, 1, 2, 3, 4)
+# The largest cost or budget: times a power of ten they are exact floats.
+_MOST_PENNIES = 2.0**40
+# Share of the budget.
+_ALLOWANCE = 2.0**-45
+# Customers up to whom a table in chunks may be here as a whole.
+SEEN_WHOLE = 1 << 17
 
 
 class Pennies(NamedTuple):

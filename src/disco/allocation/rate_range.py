@@ -61,13 +61,20 @@ from disco.records.compiled import njit
 from disco.records.exact_sums import exact_sum, rounded
 
 # None of these changes how good a result is, only the time it takes. Measured at 500,000 × 8 (decision 117).
-SAMPLED = 32_000  # customers in a sample, about; without the counting pass a quarter of the table would be needed
-_SAMPLED_SHARE = 0.7  # of the customers, at most
-FIRST_SAMPLED = 3_000  # customers of it among whom a first budget price is looked for
-_RATES_TRIED = 24  # budget prices on a sample, at most: more are needed only where it does not tell
-_KINK = 1e-2  # relative width of a range in which spending jumps, from where on it is not narrowed
-_NOISE_LEFT = 0.06  # of a sample's variance, once everybody was counted nearby: boxes are four times narrower
-_MARGIN = 1e-10  # of the largest value, by which a place must win: far above the rounding of a bid
+# Customers in a sample, about; without the counting pass a quarter of the table would be needed.
+SAMPLED = 32_000
+# Share of the customers who are sampled, at most.
+_SAMPLED_SHARE = 0.7
+# Customers of it among whom a first budget price is looked for.
+FIRST_SAMPLED = 3_000
+# Budget prices on a sample, at most: more are needed only where it does not tell.
+_RATES_TRIED = 24
+# Relative width of a range in which spending jumps, from where on it is not narrowed.
+_KINK = 1e-2
+# Share of a sample's variance that is left once everybody was counted nearby: boxes are four times narrower.
+_NOISE_LEFT = 0.06
+# Share of the largest value by which a place must win: far above the rounding of a bid.
+_MARGIN = 1e-10
 
 
 @njit(nogil=True, cache=True)

@@ -68,7 +68,8 @@ _HASH_SPREADS = (3.0, 3.0, 12.0)
 # Customers in samples whose exact places show the prices of tied values, each begun at the prices of the one before.
 # The largest takes 15 ms of 250 and halves the customers who stay open.
 _TIED_SAMPLES = (1_024, 4_096, 16_384, 65_536)
-_HASH_RANGE = 2.0**49  # of a tie hash
+# The range of a tie hash.
+_HASH_RANGE = 2.0**49
 
 
 class _PathsBeforeCompiling:

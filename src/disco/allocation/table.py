@@ -187,7 +187,8 @@ def load_line(
 
 # Kernels take arrays only: one that may be None would be compiled once with it and once without. Where there are no
 # flags, costs or segments, it is given one of these.
-NO_FLAGS = np.empty((1, 0), np.bool_)  # of whose row every slice is empty
+# Flags where everybody may have everything: every slice of the row is empty.
+NO_FLAGS = np.empty((1, 0), np.bool_)
 NO_SEGMENTS = np.empty(0, np.int64)
 
 
@@ -219,7 +220,8 @@ def as_float(pattern: int, *, wide: bool) -> float:
 
 
 ID = "customer_id"
-COST = "cost_"  # before the depth, in the name of a column of costs
+# Stands before the depth in the name of a column of costs.
+COST = "cost_"
 
 
 class Rows(NamedTuple):
@@ -557,7 +559,8 @@ COPIED = 1_500_000
 # Customers in a first sample: at least so many, and so many times the root of their number. At 1,000,000 × 8, half as
 # many leave twice as many customers open, twice as many take longer than they save.
 _LEAST_SAMPLED, _SAMPLED_PER_ROOT = 2048, 48
-_MARGIN = 1e-12  # of the largest value: a thousand times the rounding of a bid
+# Share of the largest value: a thousand times the rounding of a bid.
+_MARGIN = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -903,9 +906,12 @@ class TableInChunks:
 
 # Customers in the sample of a table in chunks; a table with fewer is solved as a whole.
 SAMPLED = SEEN_WHOLE
-_SPARE = 1.1  # times as many are looked for where the number of rows is known: keys are spread evenly, but not quite
-_ALL = 1 << 64  # no key is larger
-MOST_HASHES = 1 << 26  # of ids, collected at a time: 256 MB
+# So many times as many are looked for where the number of rows is known: keys are spread evenly, but not quite.
+_SPARE = 1.1
+# No key is larger.
+_ALL = 1 << 64
+# Hashes of ids that are collected at a time: 256 MB.
+MOST_HASHES = 1 << 26
 
 
 def below_which(rows: int | None) -> int:
