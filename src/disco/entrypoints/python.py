@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from disco.operations.recalling import Recalled
     from disco.operations.results import AllResults, CampaignResults
     from disco.operations.shop_files import ShopFiles
+    from disco.operations.site import Site
     from disco.operations.validating import PlanVerdict, TablesVerdict
     from disco.operations.versions import Activated
     from disco.records.people import Actor, Role
@@ -853,6 +854,18 @@ class Shop:
                 store = Store(url, artefacts, locale=locale, clock=self.clock)
             stack.callback(store.close)
             yield store
+
+    @contextmanager
+    def site(self, *, missing: Missing = "refuse", keep: bool = True) -> "Iterator[Site]":
+        """What use cases work on, with the database open until the end of the block.
+
+        missing: as for `store`. keep: whether features that have to be built are kept for the next time.
+        """
+        from disco.operations.site import Site
+
+        cache, data, prior = self.cache(keep=keep), self.data, self.prior()
+        with self.store(missing=missing) as store:
+            yield Site(store=store, data=data, clock=self.clock, prior=prior, cache=cache, engine=self.engine)
 
     def prior(self) -> "Belief":
         """The belief before any campaign."""
