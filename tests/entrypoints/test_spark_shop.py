@@ -11,7 +11,7 @@ from spark_cluster import spark_engine
 from disco.adapters.engines import LocalEngine
 from disco.entrypoints.python import Shop, tables_opener
 from disco.features import ContextNetwork
-from disco.operations.embedding_chunks import EmbeddedGroup, EmbeddedRows
+from disco.operations.contexts import EmbeddedGroup, EmbeddedRows
 from disco.operations.training import train_context
 from disco.records.content import content_hash
 
@@ -73,7 +73,7 @@ def test_a_file_that_executors_do_not_see_is_embedded_here(learned_shop, expecte
 
 
 def test_a_slice_of_features_travels_alone():
-    from disco.operations.embedding_chunks import _sent
+    from disco.operations.contexts import _sent
 
     rows = pa.table({"x": list(range(100_000))})
     assert _sent(rows.slice(5, 10)).size < 2_000

@@ -13,8 +13,8 @@ from disco.operations import campaign_evidence
 from disco.operations.audit import audit
 from disco.operations.backtests import past_forecasts
 from disco.operations.campaign_evidence import CampaignEvidence
+from disco.operations.contexts import FeatureCache
 from disco.operations.explaining import explain
-from disco.operations.feature_cache import FeatureCache
 from disco.operations.forgetting import forget
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch

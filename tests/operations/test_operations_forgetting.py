@@ -20,9 +20,9 @@ from stores import artefacts_of, on_both_databases, open_store
 
 from disco.operations import campaign_evidence, drafts, jobs, late
 from disco.operations.audit import audit
+from disco.operations.contexts import FeatureCache
 from disco.operations.explaining import explain
 from disco.operations.exporting import export
-from disco.operations.feature_cache import FeatureCache
 from disco.operations.forgetting import forget
 from disco.operations.launching import launch
 from disco.operations.learning import learn_campaigns, rebuild

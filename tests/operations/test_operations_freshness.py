@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from tests.features.conftest import MemoryTables
 
-from disco.operations.freshness import far_dates, stale_features, stale_tables
+from disco.operations.audience import far_dates, stale_features, stale_tables
 from disco.records.plan import Plan
 
 DAY = date(2026, 9, 1)

@@ -7,7 +7,7 @@ import pytest
 from small_life import CAMPAIGN, FixedClock, ingest_small, late_code, launch_small, outcomes_of
 from stores import open_store
 
-from disco.operations.feature_cache import FeatureCache
+from disco.operations.contexts import FeatureCache
 from disco.operations.forgetting import forget
 from disco.operations.journal import check_journal, list_journal, verify_journal
 from disco.operations.launching import pause

@@ -8,12 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.operations.contacts import contacted
-from disco.operations.feature_cache import FeatureCache
+from disco.operations.audience import Selection, contacted
+from disco.operations.contexts import FeatureCache
 from disco.operations.forgetting import forget
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch
-from disco.operations.selection import Selection
 from disco.records.errors import InputError, PlanError, StateError
 from disco.records.id_list import IdList
 from disco.records.locale import Locale

@@ -14,7 +14,7 @@ from many_processes import ended
 from disco.entrypoints.python import Shop
 from disco.features import ContextNetwork
 from disco.features.builder import build_features
-from disco.operations.feature_cache import FeatureCache
+from disco.operations.contexts import FeatureCache
 from disco.operations.planning import PlanResult, make_plan
 from disco.records import private, space
 from disco.records.errors import InputError

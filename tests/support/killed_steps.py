@@ -13,7 +13,7 @@ from stores import open_store
 
 from disco.entrypoints.python import Shop
 from disco.operations import forgetting
-from disco.operations.feature_cache import FeatureCache
+from disco.operations.contexts import FeatureCache
 
 INTERRUPTED = 130
 

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from disco.operations.backup import BackedUp, Restored
     from disco.operations.campaign_check import CheckResult
     from disco.operations.campaign_list import CampaignList
+    from disco.operations.contexts import FeatureCache
     from disco.operations.doctor import DatabaseUpgrade, HealthCheck
     from disco.operations.explaining import Explanation
     from disco.operations.exporting import Exported
-    from disco.operations.feature_cache import FeatureCache
     from disco.operations.forgetting import Forgotten
     from disco.operations.frontier import Frontier
     from disco.operations.journal import AuditPage, AuditVerdict
@@ -766,7 +766,7 @@ class Shop:
     def cache(self, *, keep: bool = True) -> "FeatureCache":
         """Features that were built before; with `keep`, those that have to be built are kept."""
         from disco.features.on_engine import streaming_memory
-        from disco.operations.feature_cache import FeatureCache
+        from disco.operations.contexts import FeatureCache
 
         return FeatureCache(
             folder=self.artefacts / "features",

@@ -14,11 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.features import has_history
-from disco.operations.audience import ShopData, eligible_rows, features_of_day, labels_of
-from disco.operations.contacts import codes_of_table
-from disco.operations.feature_cache import FeatureCache
+from disco.operations.audience import (
+    CHANNEL,
+    CONDITION,
+    Selection,
+    ShopData,
+    codes_of_table,
+    customer_ids,
+    eligible_rows,
+    features_of_day,
+    labels_of,
+)
+from disco.operations.contexts import FeatureCache
 from disco.operations.late import is_over, sent_on
-from disco.operations.selection import CHANNEL, CONDITION, Selection, customer_ids
 from disco.records.arrays import Flags
 from disco.records.arrivals import ARRIVALS, Arrivals
 from disco.records.errors import DiscoError, StateError

@@ -1,9 +1,15 @@
-"""Who a plan is about: the eligible customers of its table, their features as of its date, their contexts."""
+"""Who a plan is about: the eligible customers of its table, their features as of its date, their contexts.
 
-from collections.abc import Collection, Mapping, Sequence
+Below: whom lists and the contact rule leave out, whether the tables reach the plan's day, and why a customer was not
+part of a campaign.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Protocol
 
@@ -12,30 +18,41 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.features import ContextNetwork, has_history
-from disco.features.eligibility import Question, eligible_customers
+from disco.features.catalogue import YEAR_DAYS
+from disco.features.eligibility import Question, eligible_customers, eligible_ids
 from disco.features.files import FeatureFile
 from disco.features.snapshot import Snapshot, moved_beyond_reason, snapshot_of
-from disco.operations.embedding_chunks import embedded_by
-from disco.operations.feature_cache import VALUE_BYTES, FeatureCache, HashedTables
-from disco.operations.freshness import far_dates, stale_features, stale_tables
-from disco.operations.kept_contexts import Contexts, kept_or_embedded, key_of
-from disco.operations.selection import CONDITION, Selection, customer_ids, refusal
+from disco.operations.codes import sent_codes
+from disco.operations.contexts import (
+    VALUE_BYTES,
+    Contexts,
+    FeatureCache,
+    HashedTables,
+    embedded_by,
+    kept_or_embedded,
+    key_of,
+)
 from disco.records.arrays import Labels
 from disco.records.content import content_hash
 from disco.records.decisions import Audience
-from disco.records.errors import InputError
+from disco.records.errors import DiscoError, InputError
 from disco.records.id_list import IdList
+from disco.records.life import CampaignRecord
 from disco.records.locale import Locale
-from disco.records.plan import Plan, is_channel
-from disco.records.ports import Engine
+from disco.records.plan import ContactSection, Plan, is_channel
+from disco.records.ports import Engine, Tables, locale_of
 from disco.records.program import VERSION
 from disco.records.progress import Report, tell
 from disco.records.score import EngagementHead
 from disco.records.space import Space
 from disco.records.suggestions import near_ids
 from disco.records.table_rows import TableRows, in_pieces
-from disco.records.validation.cells import flags
+from disco.records.validation import readable
+from disco.records.validation.cells import by_wall_clock, flags, microseconds
+from disco.records.validation.rules import DAY_MICROSECONDS, start_of_day
 from disco.records.wording import counted
+from disco.records.wording import date as day_text
+from disco.store import Store, Transaction
 
 _SEGMENT, _CHANNEL = "segments.column", "channel.column"
 _MOST_SHOWN = 12  # values of a column in a message
@@ -115,7 +132,7 @@ def load_audience(
     Features are read a few rows or a column at a time: memory holds ids, contexts and labels.
 
     For customers who arrive after the launch: `as_of` is the day they arrive, `only` their ids as text, `settled` those
-    of them who have a decision already. contacted: ids of customers who may get no further code (`contacts.contacted`).
+    of them who have a decision already. contacted: ids of customers who may get no further code (`contacted`).
     keeps: whether the plan will be kept with its tables, so that a disk too small for them is refused before the work.
     """
     network, day = data.network(), as_of or plan.customers.as_of
@@ -433,3 +450,404 @@ def _refuse_strangers(data: ShopData, plan: Plan, eligible: pa.Array) -> None:
             expected=f"customers of the table customers in {data.place}",
             fix=None if near is None else f"Did you mean {near!r}? Write ids alike in both tables.",
         )
+
+
+# ---- who is left out ----
+#
+# Who of the eligible customers a plan leaves out: those not on `include`, on `exclude`, or at the contact limit.
+#
+# All three narrow the condition `customers.eligible`, so a list never brings in somebody whom the condition keeps out
+# (docs/decisions/099-lists-and-contacts.md).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """One reason to leave customers out."""
+
+    key: str  # of the plan
+    ids: pa.Array  # whom it names, as text
+    keeps: bool  # whether those named stay, or go
+    words: str  # why a customer is left out
+    others: pa.Array = field(default_factory=lambda: pa.array([], pa.large_string()))  # on the list, and no customers
+
+    def stay(self, customers: pa.Array) -> pa.Array:
+        named = pc.is_in(customers, value_set=self.ids)
+        return named if self.keeps else pc.invert(named)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What a plan's lists and contact rule say, read once."""
+
+    plan: Plan
+    steps: tuple[_Step, ...] = ()
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """By key: the hash of the customers on a list."""
+    notes: tuple[str, ...] = ()
+    """What to know about the lists, such as ids that name no customer."""
+
+    @classmethod
+    def of(cls, data: "ShopData", plan: Plan, *, contacted: pa.Array | None) -> "Selection":
+        """contacted: ids, as text, of customers who may get no further code; None: the plan has no contact rule."""
+        steps: list[_Step] = []
+        inputs: dict[str, str] = {}
+        notes: list[str] = []
+        everybody = customer_ids(data) if plan.include or plan.exclude else None
+        for key, file in (("include", plan.include), ("exclude", plan.exclude)):
+            if file is None or everybody is None:
+                continue
+            listed = data.id_list(file, setting=key).among(everybody)
+            inputs[key] = content_hash(pa.table({"customer_id": listed.ids}))
+            notes += listed.notes
+            keeps, words = key == "include", reason(plan, key)
+            steps.append(_Step(key=key, ids=listed.ids, keeps=keeps, words=words, others=listed.others))
+        if plan.contact is not None and contacted is not None:
+            steps.append(_Step(key="contact", ids=contacted, keeps=False, words=reason(plan, "contact")))
+        return cls(plan=plan, steps=tuple(steps), inputs=inputs, notes=tuple(notes))
+
+    def apply(self, eligible: pa.Array) -> tuple[pa.Array, dict[str, int]]:
+        """The customers who stay, and by key how many are left out; each is counted once, by the first reason."""
+        left_out = {}
+        for step in self.steps:
+            stay = eligible.filter(step.stay(eligible))
+            left_out[step.key] = len(eligible) - len(stay)
+            eligible = stay
+        return eligible, left_out
+
+    def refuse(self, customers: pa.Array) -> None:
+        """InputError where one of these customers is left out."""
+        for step in self.steps:
+            others = customers.filter(pc.invert(step.stay(customers)))
+            if len(others):
+                raise refusal(self.plan, step.key, others.to_pylist())
+
+
+CONDITION, CHANNEL = "customers.eligible", "channel"
+
+
+def reason(plan: Plan, key: str) -> str:
+    """Why a key of the plan leaves customers out."""
+    if key == "contact" and plan.contact is not None:
+        return f"at the limit of {plan.contact.words}"
+    return f"not on the list {plan.include}" if key == "include" else f"on the list {plan.exclude}"
+
+
+def refusal(plan: Plan, key: str, customers: Sequence[object]) -> InputError:
+    """The error about late arrivals whom a key of the plan leaves out."""
+    more = f" (and {len(customers) - 1:,} more)" if len(customers) > 1 else ""
+    if key == CONDITION:
+        return InputError(
+            f"customer {customers[0]}",
+            found=f"no row that meets the plan's condition{more}",
+            expected=f"customers of {plan.customers.table} with {plan.customers.eligible}",
+        )
+    if key == CHANNEL:
+        return InputError(
+            f"customer {customers[0]}{more}",
+            found=f"no usable channel in column {plan.channel_column}",
+            expected="the name of a channel, such as sms",
+            fix="Fill it in, and prepare the contexts again.",
+        )
+    return InputError(
+        f"customer {customers[0]}{more}",
+        found=f"somebody who is {reason(plan, key)}",
+        expected=f"customers whom `{key}` of the plan does not leave out",
+        fix="Leave them out.",
+    )
+
+
+def customer_ids(data: "ShopData") -> pa.Array:
+    """The ids of the shop's own table of customers, as text."""
+    with data.tables() as tables:
+        known = tables.scan("customers")
+        known = known.to_table(columns=["customer_id"]) if not isinstance(known, pa.Table) else known
+        return known["customer_id"].cast(pa.large_string()).combine_chunks()
+
+
+# ---- whether the tables are up to date ----
+#
+# Whether the tables reach the day at which a plan looks at its customers, and whether that day is near its codes.
+
+
+QUIET_DAYS = 7
+"""Days without a row that no shop has to explain."""
+_QUIET_ROWS = 10  # as many rows would usually have come in the meantime: by chance none does once in 20,000
+_FAR_DAYS = 31  # between what is known of customers and their codes
+_SOURCES = (
+    ("orders", "order", "days_since_last_order", "orders_365d"),
+    ("site", "visit", "days_since_last_visit", "site_days_365d"),
+)
+
+
+def stale_features(features: TableRows, day: date) -> tuple[str, ...]:
+    """What the features of all customers as of a day tell about the tables they were built from."""
+    found: list[str] = []
+    for table, noun, recency, count in _SOURCES:
+        if recency in features.column_names and count in features.column_names:
+            days, rows = pc.min(features[recency]).as_py(), pc.sum(features[count]).as_py()
+            if rows is not None:  # else there is no such table, and this is said elsewhere
+                found += _stale(table, noun, None if days is None else int(days), int(rows), day)
+    return tuple(found)
+
+
+def stale_tables(tables: Tables, day: date) -> tuple[str, ...]:
+    """The same of the tables themselves, without features: of the last order before the day."""
+    if "orders" not in tables.names():
+        return ()
+    locale = locale_of(tables)
+    scan = readable("orders", tables.scan("orders"), locale=locale)
+    moments = (scan if isinstance(scan, pa.Table) else scan.to_table(columns=["ordered_at"]))["ordered_at"]
+    moments = by_wall_clock(moments, locale)
+    days = microseconds(pc.drop_null(moments).combine_chunks()) // DAY_MICROSECONDS
+    end = start_of_day(day) // DAY_MICROSECONDS
+    year = days[(days < end) & (days >= end - YEAR_DAYS)]
+    return tuple(_stale("orders", "order", int(end - year.max()) if year.size else None, int(year.size), day))
+
+
+def far_dates(plan: Plan) -> tuple[str, ...]:
+    """A plan that looks at its customers long before their codes are valid."""
+    between = (plan.valid.start - plan.customers.as_of).days
+    if between <= _FAR_DAYS:
+        return ()
+    return (
+        f"Customers are known as of {plan.customers.as_of}, {counted(between, 'day')} before their codes are valid. "
+        "What they do in between is not known: give a later `customers.as_of`.",
+    )
+
+
+def _stale(table: str, noun: str, days: int | None, rows: int, day: date) -> Iterator[str]:
+    """days: since the last row of the year before the day; None: there is none. rows: of that year."""
+    fix = "Export the tables again, or give an earlier `customers.as_of`."
+    if days is None or not rows:
+        yield f"The table {table} has no {noun} in the year before {day} (`customers.as_of`). {fix}"
+    elif days > max(QUIET_DAYS, _QUIET_ROWS * YEAR_DAYS / rows):
+        last = day - timedelta(days=days)
+        yield (
+            f"The last {noun} in the table {table} is of {last}, {counted(days, 'day')} before {day} "
+            f"(`customers.as_of`). {fix}"
+        )
+
+
+# ---- how many codes customers were sent ----
+#
+# How many codes customers got lately, for a plan's contact rule: those of launched campaigns, and the shop's own.
+#
+# A code of a launch counts on the first day of its campaign's codes; whether it was used, recalled or its campaign
+# closed makes no difference, because the message was sent. When a late arrival got a code is not kept, so it counts
+# until the last day of its campaign. A row of the table `codes` counts on the day of `sent_at`, unless the same
+# customer has the same code from a campaign.
+
+
+_CODES = pa.schema([("customer_id", pa.large_string()), ("code", pa.large_string())])
+_MOMENT = pa.timestamp("us")
+
+
+def contacted(
+    store: Store, data: ShopData, plan: Plan, *, day: date | None = None, customers: pa.Array | None = None
+) -> pa.Array | None:
+    """Ids, as text, of customers who may get no further code; None: the plan has no contact rule.
+
+    For late arrivals: `day` is that on which the code would be sent (default: the first day of the plan's codes),
+    `customers` are their ids as text.
+    """
+    rule, last = plan.contact, day or plan.valid.start
+    if rule is None:
+        return None
+    with store.reading() as transaction:
+        ours = _of_campaigns(transaction, plan, rule, last=last, customers=customers)
+    return _at_limit(pa.concat_tables([ours, _of_table(data, ours, rule, last=last)]), rule)
+
+
+def contacted_by_campaigns(transaction: Transaction, plan: Plan, customers: pa.Array, *, day: date) -> pa.Array:
+    """Of these customers (ids as text), those whom campaigns alone gave so many codes that they may get no further."""
+    if plan.contact is None:
+        return pa.array([], pa.large_string())
+    sent = _of_campaigns(transaction, plan, plan.contact, last=day, customers=customers)
+    return _at_limit(sent, plan.contact)
+
+
+def codes_of_campaigns(
+    transaction: Transaction, plan: Plan, customers: pa.Array, *, day: date, plans: dict[str, Plan]
+) -> Counter[str]:
+    """How many codes of other campaigns each of these customers (ids as text) got within the plan's contact rule.
+
+    plans: by campaign, those that were read before; a plan never changes, and new ones are added.
+    """
+    if plan.contact is None:
+        return Counter()
+    sent = _of_campaigns(transaction, plan, plan.contact, last=day, customers=customers, plans=plans)
+    return Counter(sent["customer_id"].to_pylist())
+
+
+def codes_of_table(store: Store, data: ShopData, plan: Plan, *, day: date) -> Counter[str]:
+    """The same of the shop's own table, for everybody: codes that no campaign gave."""
+    if plan.contact is None:
+        return Counter()
+    with store.reading() as transaction:
+        ours = _of_campaigns(transaction, plan, plan.contact, last=day)
+    return Counter(_of_table(data, ours, plan.contact, last=day)["customer_id"].to_pylist())
+
+
+def _at_limit(sent: pa.Table, rule: ContactSection) -> pa.Array:
+    counts = sent.group_by("customer_id").aggregate([([], "count_all")])
+    full = pc.greater_equal(counts["count_all"], rule.at_most)
+    return counts["customer_id"].filter(full).combine_chunks()
+
+
+def contact_inputs(transaction: Transaction, plan: Plan, customers: pa.Array) -> dict[str, str]:
+    """The hash of how many codes of campaigns these customers of the plan got before, to be compared at the launch."""
+    if plan.contact is None:
+        return {}
+    sent = _of_campaigns(transaction, plan, plan.contact, last=plan.valid.start)
+    theirs = sent.filter(pc.is_in(sent["customer_id"], value_set=customers.cast(pa.large_string())))
+    counts = theirs.group_by("customer_id").aggregate([([], "count_all")]).sort_by("customer_id")
+    return {"contact": content_hash(counts.combine_chunks())}
+
+
+def _of_campaigns(
+    transaction: Transaction,
+    plan: Plan,
+    rule: ContactSection,
+    *,
+    last: date,
+    customers: pa.Array | None = None,
+    plans: dict[str, Plan] | None = None,
+) -> pa.Table:
+    """customer_id and code of the codes that other launched campaigns gave in the days before, the last included.
+
+    customers: of these alone, found by the index of each campaign. plans: by campaign, those that are known.
+    """
+    first = last - timedelta(days=rule.days)
+    known, parts = {} if plans is None else plans, [_CODES.empty_table()]
+    for name in transaction.plans.names():
+        other = known[name] if name in known else known.setdefault(name, transaction.plans.campaign(name).plan)
+        if name == plan.campaign or other.valid.start > last or other.valid.end <= first:
+            continue
+        decisions = transaction.decisions.of(name, customers=customers, only_late=other.valid.start < first)
+        decisions = decisions.filter(decisions["code"].is_valid())
+        texts = (decisions["customer_id"].cast(pa.string()), sent_codes(other, decisions))
+        parts.append(pa.table([text.cast(pa.large_string()) for text in texts], schema=_CODES))
+    return pa.concat_tables(parts)
+
+
+def _of_table(data: ShopData, ours: pa.Table, rule: ContactSection, *, last: date) -> pa.Table:
+    """The same of the shop's table of codes, without those that a campaign gave."""
+    wanted = ["customer_id", "code_id", "sent_at"]
+    with data.tables() as tables:
+        if "codes" not in tables.names():
+            return _CODES.empty_table()
+        source = tables.scan("codes")
+        codes = source.select(wanted) if isinstance(source, pa.Table) else source.to_table(columns=wanted)
+        sent = by_wall_clock(codes["sent_at"], locale_of(tables)).cast(_MOMENT, safe=False)
+    start, end = (pa.scalar(day, pa.date32()).cast(_MOMENT) for day in _window(rule, last))
+    codes = codes.filter(pc.and_(pc.greater_equal(sent, start), pc.less(sent, end)))
+    found = pa.table([codes[name].cast(pa.large_string()) for name in ("customer_id", "code_id")], schema=_CODES)
+    known = pc.is_in(_pairs(found), value_set=_pairs(ours).combine_chunks())
+    return found.filter(pc.invert(known))
+
+
+def _window(rule: ContactSection, last: date) -> Iterator[date]:
+    """The first day that counts, and the first that does not."""
+    yield last - timedelta(days=rule.days)
+    yield last + timedelta(days=1)
+
+
+def _pairs(codes: pa.Table) -> pa.ChunkedArray:
+    joined = pc.binary_join_element_wise(codes["customer_id"], codes["code"], pa.scalar("\x1f", pa.large_string()))
+    return joined if isinstance(joined, pa.ChunkedArray) else pa.chunked_array([joined])
+
+
+# ---- why a customer was not part of a campaign ----
+#
+# Why a customer was not part of a campaign: its plan read again, beside the customers table as it is now.
+
+
+_LONGEST_SHOWN = 80  # characters of a cell
+
+
+def not_a_member(record: CampaignRecord, customer: object, *, data: ShopData | None) -> InputError:
+    """The error about a customer without a decision, with the reason where the shop's tables tell it."""
+    said = f"{customer} was not part of campaign {record.campaign}"
+    listed = "`disco export` lists the customers who got a code."
+    if data is None:
+        return InputError(said, fix=listed)
+    try:
+        reason, fix = _absence_reason(record, str(customer), data)
+    except DiscoError as error:  # the tables are gone or cannot be read, which is another question
+        unknown = f"The reason is not known, because its customers cannot be read ({error})"
+        return InputError(f"{said}. {unknown}", fix=listed)
+    return InputError(f"{said}: {reason}", fix=fix)
+
+
+def _absence_reason(record: CampaignRecord, customer: str, data: ShopData) -> tuple[str, str | None]:
+    """Why, and what to do about it."""
+    plan = record.plan
+    with data.customers(plan.customers.table) as (name, source):
+        row = _row_of(source, customer)
+        if row is None:
+            return f"{name} has no such customer", _did_you_mean(source, customer)
+        condition = plan.customers.eligible
+        eligible = eligible_ids(source, condition, name=name, evaluate=data.meeting)
+        is_eligible = pc.any(pc.equal(eligible, customer)).as_py()
+    if not is_eligible:
+        cells = _cells_in(condition, row)
+        found = f" ({cells})" if cells else ""
+        return f"they are not eligible{found}; the plan asks for {condition}", None
+    for step in Selection.of(data, plan, contacted=None).steps:
+        if not step.stay(pa.array([customer], pa.large_string()))[0].as_py():
+            return f"they are {step.words}, which the plan names as `{step.key}`", None
+    joined = _day(row.get("joined_on"))
+    if joined is not None and joined >= plan.customers.as_of:
+        late = f"`disco late {record.campaign} {customer}` decides about them."
+        return f"they joined on {day_text(joined)}, and the plan is as of {day_text(plan.customers.as_of)}", late
+    contact = "" if plan.contact is None else f", or they had reached the limit of {plan.contact.words}"
+    return (
+        f"they are eligible now, but were not in the tables when the plan was made{contact}",
+        f"`disco late {record.campaign} {customer}` decides about them while the campaign runs.",
+    )
+
+
+def _row_of(source: Any, customer: str) -> dict[str, Any] | None:
+    """The customer's row of a table or dataset; None where there is none."""
+    ids = _ids_as_text(source)
+    place = pc.index(ids, pa.scalar(customer, ids.type)).as_py()
+    if place < 0:
+        return None
+    row: dict[str, Any] = source.take(pa.array([place])).to_pylist()[0]
+    return row
+
+
+def _ids_as_text(source: Any) -> pa.ChunkedArray:
+    column = source if isinstance(source, pa.Table) else source.to_table(columns=["customer_id"])
+    return column["customer_id"].cast(pa.large_string())
+
+
+def _did_you_mean(source: Any, customer: str) -> str | None:
+    """Ids that a spreadsheet or a typing hand has changed: blanks, a decimal point, other letters."""
+    plain = customer.strip()
+    for near in (plain, re.sub(r"\.0+$", "", plain), plain.upper(), plain.lower()):
+        if near != customer and _row_of(source, near) is not None:
+            return f"Did you mean {near}?"
+    return None
+
+
+def _cells_in(condition: str, row: dict[str, Any]) -> str:
+    """The customer's cells of the columns that a condition names, as the condition would write them."""
+    names = {word.lower() for word in re.findall(r"\w+", re.sub(r"'[^']*'", "", condition))}
+    return ", ".join(f"{name} = {_cell(cell)}" for name, cell in row.items() if name.lower() in names)
+
+
+def _cell(cell: object) -> str:
+    text = "null" if cell is None else f"'{cell}'" if isinstance(cell, str | date) else str(cell)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def _day(cell: object) -> date | None:
+    if isinstance(cell, datetime):
+        return cell.date()
+    if isinstance(cell, date):
+        return cell
+    try:
+        return date.fromisoformat(str(cell)[:10])
+    except ValueError:
+        return None

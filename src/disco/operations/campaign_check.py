@@ -12,7 +12,7 @@ from disco.features.builder import day_after_last_order
 from disco.features.files import read_sample
 from disco.operations.audience import ShopData
 from disco.operations.audit import audit
-from disco.operations.feature_cache import FeatureCache
+from disco.operations.contexts import FeatureCache
 from disco.operations.results import CampaignResults, load_orders, read_out
 from disco.records.decisions import IngestCounts
 from disco.records.diagnosis import CheckUp, Diagnosis, Outcome

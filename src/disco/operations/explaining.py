@@ -191,7 +191,7 @@ def explain(
 def _not_a_member(
     transaction: Transaction, record: CampaignRecord, customer: str, data: "ShopData | None"
 ) -> InputError:
-    from disco.operations.absent import not_a_member  # reads tables, which explanations of members do not
+    from disco.operations.audience import not_a_member  # reads tables, which explanations of members do not
 
     if transaction.forgotten.among([customer], since=record.launched_at):
         return InputError(f"{customer} was not part of campaign {record.campaign}, or was forgotten after its launch")

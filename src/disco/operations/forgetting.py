@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from disco.operations import campaign_evidence
-from disco.operations.feature_cache import FeatureCache
+from disco.operations.contexts import FeatureCache
 from disco.operations.ledger import misjudged
 from disco.records.errors import DiscoError, InputError, StateError
 from disco.records.forgotten import Renaming, as_integer, as_text, is_forgotten, names_in_condition, new_name

@@ -11,11 +11,10 @@ from disco import allocation, objective
 from disco.allocation import Status
 from disco.campaign import Belief
 from disco.operations.arms import holdout_secret, offer_of
-from disco.operations.audience import ShopData, load_audience
+from disco.operations.audience import ShopData, contacted, load_audience
 from disco.operations.backtests import past_forecasts
-from disco.operations.contacts import contacted
+from disco.operations.contexts import FeatureCache
 from disco.operations.deciding import Basis
-from disco.operations.feature_cache import FeatureCache
 from disco.operations.versions import belief_for
 from disco.records.arrays import Floats, Vector
 from disco.records.currency import GBP

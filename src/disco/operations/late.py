@@ -13,10 +13,9 @@ from disco.allocation import decide_late
 from disco.campaign import Belief, expected_costs, values_of
 from disco.operations import campaign_evidence
 from disco.operations.arms import arms_of, holdout_secret
-from disco.operations.audience import ShopData, load_audience
+from disco.operations.audience import ShopData, contacted, contacted_by_campaigns, load_audience
 from disco.operations.codes import CodePool, codes_for, read_pool, sent_codes
-from disco.operations.contacts import contacted, contacted_by_campaigns
-from disco.operations.feature_cache import FeatureCache
+from disco.operations.contexts import FeatureCache
 from disco.operations.planned import coded_rows, decision_table, with_codes
 from disco.operations.versions import deciding_belief
 from disco.policy import policy_of

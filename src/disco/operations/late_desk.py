@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from disco.campaign import Belief
-from disco.operations.audience import ShopData
+from disco.operations.audience import ShopData, codes_of_campaigns, refusal
 from disco.operations.codes import CodePool, read_pool
-from disco.operations.contacts import codes_of_campaigns
 from disco.operations.late import (
     LateDecision,
     LateTally,
@@ -26,7 +25,6 @@ from disco.operations.late import (
     refuse_when_over,
     sent_on,
 )
-from disco.operations.selection import refusal
 from disco.operations.versions import deciding_belief
 from disco.records.arrivals import Arrivals
 from disco.records.decisions import Audience

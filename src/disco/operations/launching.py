@@ -8,11 +8,10 @@ import pyarrow as pa
 from disco.campaign import Belief
 from disco.operations.approvals import refuse_unapproved
 from disco.operations.arms import HOLDOUT_INPUT, holdout_inputs, holdout_secret
-from disco.operations.audience import ShopData, load_audience, sources_of
+from disco.operations.audience import ShopData, contact_inputs, contacted, load_audience, sources_of
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.codes import codes_for, read_pool, sent_codes
-from disco.operations.contacts import contact_inputs, contacted
-from disco.operations.feature_cache import FeatureCache
+from disco.operations.contexts import FeatureCache
 from disco.operations.plan_risks import plan_risks
 from disco.operations.planned import (
     Planned,

@@ -17,7 +17,7 @@ from disco.campaign import Belief, Lesson, learn
 from disco.features.snapshot import snapshot_of
 from disco.operations import campaign_evidence
 from disco.operations.campaign_evidence import CampaignEvidence
-from disco.operations.embedding_chunks import embedded_rows
+from disco.operations.contexts import embedded_rows
 from disco.operations.net_purchases import counts_of
 from disco.operations.versions import belief_of, engagement_text
 from disco.records.arrays import Matrix

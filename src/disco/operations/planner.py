@@ -18,9 +18,9 @@ from threading import Lock
 import numpy as np
 
 from disco.campaign import Belief
-from disco.operations.audience import ShopData, load_audience, refuse_unknown_segments, sources_of
+from disco.operations.audience import ShopData, contacted, load_audience, refuse_unknown_segments, sources_of
 from disco.operations.backtests import past_forecasts
-from disco.operations.contacts import contacted
+from disco.operations.contexts import FeatureCache
 from disco.operations.deciding import (
     Basis,
     Decided,
@@ -32,7 +32,6 @@ from disco.operations.deciding import (
     overspend_chance,
     solution_of,
 )
-from disco.operations.feature_cache import FeatureCache
 from disco.operations.frontier import (
     BUDGET_STEPS,
     WEIGHT_STEPS,

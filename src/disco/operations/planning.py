@@ -9,13 +9,12 @@ import pyarrow as pa
 
 from disco.campaign import Belief
 from disco.operations.arms import holdout_inputs, holdout_secret
-from disco.operations.audience import ShopData, label_inputs, load_audience, sources_of
+from disco.operations.audience import ShopData, contact_inputs, contacted, label_inputs, load_audience, sources_of
 from disco.operations.backtests import past_forecasts
 from disco.operations.codes import read_pool
-from disco.operations.contacts import contact_inputs, contacted
+from disco.operations.contexts import FeatureCache
 from disco.operations.deciding import Basis, binding_limits, decide_groups, forecast, overspend_chance, solution_of
 from disco.operations.exporting import refuse_export
-from disco.operations.feature_cache import FeatureCache
 from disco.operations.plan_risks import plan_risks
 from disco.operations.plan_warnings import (
     audience_warnings,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from disco.operations.feature_cache import FeatureCache
+from disco.operations.contexts import FeatureCache
 from disco.operations.forgetting import refuse_damaged
 from disco.records.ports import Clock
 from disco.records.private import leftovers, sweep

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # questions that need the store alone load neither tables nor models
     from disco.campaign import Belief
     from disco.operations.audience import ShopData
-    from disco.operations.feature_cache import FeatureCache
+    from disco.operations.contexts import FeatureCache
     from disco.records.ports import Clock, Engine
     from disco.store import Store
 

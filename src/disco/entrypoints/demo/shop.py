@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from disco.adapters.shop_data import FolderShopData
 from disco.belief import BasketModel, Engagement, SmoothSpline
 from disco.campaign import Belief
+from disco.operations.contexts import FeatureCache
 from disco.operations.drafts import put_draft
 from disco.operations.exporting import export_codes
-from disco.operations.feature_cache import FeatureCache
 from disco.operations.launching import launch_plan
 from disco.operations.ledger import ingest
 from disco.operations.planning import make_plan
