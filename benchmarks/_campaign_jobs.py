@@ -64,7 +64,7 @@ def audience(rows: int) -> Any:
 
 def planned(store: Any, rows: int, campaign: str = "bench") -> Any:
     """Everybody gets a code, assigned at random: no solve, so that the store's part shows."""
-    from disco.operations.planning import plan_campaign
+    from disco.operations.plan import plan_campaign
     from disco.records.plan import read_plan
 
     plan = read_plan(

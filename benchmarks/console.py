@@ -31,9 +31,9 @@ import numpy as np
 from disco.adapters.engines import LocalEngine
 from disco.belief import BasketModel, Engagement, EngagementCounts
 from disco.campaign import Belief
-from disco.operations.backtests import PastForecasts
-from disco.operations.deciding import Basis, Memo
-from disco.operations.planner import OpenAudience, about, intervals, solve
+from disco.operations.decide import Basis, Memo
+from disco.operations.forecast import PastForecasts
+from disco.operations.what_if import OpenAudience, about, intervals, solve
 from disco.records.currency import GBP
 from disco.records.decisions import Arm, Audience
 from disco.records.plan import Plan, read_plan

@@ -22,8 +22,7 @@ from scipy.stats import binom
 from disco.belief import BasketModel, Engagement, EngagementCounts, SmoothSpline
 from disco.campaign import Belief, Lesson, learn
 from disco.evaluation.passes import generator
-from disco.operations.planned import Planned
-from disco.operations.planning import plan_campaign
+from disco.operations.plan import Planned, plan_campaign
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.decisions import Audience, Purchases
 from disco.records.plan import Plan, read_plan

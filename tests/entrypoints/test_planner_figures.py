@@ -15,8 +15,7 @@ import yaml
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import Service
-from disco.operations.frontier import frontier_of
-from disco.operations.planner import OpenAudience, OpenAudiences, audience_key, intervals, solve
+from disco.operations.what_if import OpenAudience, OpenAudiences, audience_key, frontier_of, intervals, solve
 from disco.records.errors import StateError
 from disco.records.plan import Plan
 

@@ -12,7 +12,7 @@ from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief
 from disco.operations.arms import split
 from disco.operations.launching import launch
-from disco.operations.planning import plan_campaign
+from disco.operations.plan import plan_campaign
 from disco.records.decisions import Audience
 from disco.records.plan import read_plan
 from disco.records.score import EngagementHead, ScoreBins

@@ -9,7 +9,7 @@ from stores import on_both_databases, open_store
 from disco.operations.approvals import approval_setting, approve_plan, plan_approval, set_approval
 from disco.operations.launching import Launched, launch
 from disco.operations.people import create_key
-from disco.operations.planned import Planned, keep
+from disco.operations.plan import Planned, keep
 from disco.records.errors import ApprovalError, InputError, SealError, StateError
 from disco.records.people import Actor, ActorKind, ApprovalRule
 from disco.store import Store

@@ -15,7 +15,7 @@ from disco.entrypoints.python import Shop
 from disco.features import FEATURES, CodesSent, ContextNetwork
 from disco.features.snapshot import counted, snapshot_of, with_snapshot
 from disco.operations.audience import LoadedAudience, load_audience
-from disco.operations.planning import PlanResult, make_plan
+from disco.operations.plan import PlanResult, make_plan
 from disco.records.errors import InputError
 from disco.records.plan import CodesSection, Plan, read_plan
 

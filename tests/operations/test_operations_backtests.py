@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm, poisson
 
 from disco.belief.movement import MOVES, usual_moves
-from disco.operations.backtests import _EXPECTED, Backtest, backtest, calibrate
+from disco.operations.forecast import _EXPECTED, Backtest, backtest, calibrate
 from disco.records.plan_summary import Calibration
 
 rng = np.random.default_rng(11)

@@ -8,7 +8,7 @@ import pytest
 from disco.operations.exporting import export_codes
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch
-from disco.operations.planned import plan_id
+from disco.operations.plan import plan_id
 from disco.records.errors import PlanError, StateError
 
 CHANNELS = np.array(["sms", "e-mail", "push (app)"], object)

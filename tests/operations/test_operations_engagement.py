@@ -11,10 +11,10 @@ import pytest
 from disco.belief import EngagementCounts
 from disco.operations import campaign_evidence
 from disco.operations.audit import audit
-from disco.operations.backtests import past_forecasts
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.contexts import FeatureCache
 from disco.operations.explaining import explain
+from disco.operations.forecast import past_forecasts
 from disco.operations.forgetting import forget
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch
@@ -372,7 +372,7 @@ def test_a_plan_of_the_prior_is_launched_and_another_head_is_refused(scored_shop
 
 
 def test_the_budget_counts_each_customers_own_chance_times_the_factor_of_the_depth(scored_shop, monkeypatch, head):
-    from disco.operations.backtests import PastForecasts
+    from disco.operations.forecast import PastForecasts
     from disco.records.plan_summary import Calibration
 
     learned = Calibration(

@@ -11,7 +11,7 @@ import pytest
 
 from disco.operations.exporting import export
 from disco.operations.ledger import ingest
-from disco.operations.planned import plan_id
+from disco.operations.plan import plan_id
 from disco.records.errors import InputError, PlanError
 from disco.records.locale import Locale
 from disco.records.plan import read_plan

@@ -8,10 +8,9 @@ import pytest
 from disco.belief import Engagement
 from disco.entrypoints.cli.planning import _corrections
 from disco.operations import forecast
-from disco.operations.backtests import PastForecasts
-from disco.operations.forecast import draw_totals
+from disco.operations.forecast import PastForecasts, draw_totals
 from disco.operations.launching import launch
-from disco.operations.planning import PlanResult
+from disco.operations.plan import PlanResult
 from disco.records.decisions import Arm
 from disco.records.plan_summary import Calibration
 

@@ -8,7 +8,7 @@ import pytest
 
 from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief
-from disco.operations.frontier import frontier
+from disco.operations.what_if import frontier
 from disco.records.decisions import Audience, Offer
 from disco.records.errors import StateError
 from disco.reports.charts import CurveChart

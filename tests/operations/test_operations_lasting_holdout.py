@@ -17,12 +17,10 @@ from disco.operations.arms import arms_of, split
 from disco.operations.explaining import explain
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch
-from disco.operations.new_plan import new_plan
-from disco.operations.plan_review import content_of
-from disco.operations.planned import keep, load, plan_id
-from disco.operations.planning import plan_campaign
+from disco.operations.plan import keep, load, plan_campaign, plan_id
 from disco.operations.proof import refuse_unproved
 from disco.operations.results import read_out
+from disco.operations.review import content_of, new_plan
 from disco.records.decisions import Arm
 from disco.records.errors import StateError
 from disco.records.plan import Plan, read_plan

@@ -12,7 +12,7 @@ from disco.operations.explaining import explain
 from disco.operations.exporting import export, export_codes
 from disco.operations.launching import launch
 from disco.operations.ledger import ingest
-from disco.operations.planned import keep, load
+from disco.operations.plan import keep, load
 from disco.operations.recalling import recall
 from disco.operations.results import read_out
 from disco.operations.simulating import respond, simulate

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from disco.belief import draw_full_price_totals
-from disco.operations.backtests import PastForecasts
+from disco.operations.decide import TOLERANCE, exceeded_with, largest_share
+from disco.operations.forecast import PastForecasts
 from disco.operations.launching import launch
-from disco.operations.overspending import TOLERANCE, exceeded_with, largest_share
 from disco.operations.propensities import add_propensities
 from disco.records.decisions import Arm
 from disco.records.errors import InfeasibleError, PlanError

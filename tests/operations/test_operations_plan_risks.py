@@ -2,8 +2,8 @@
 
 import pytest
 
-from disco.operations.plan_risks import group_warning, overspend_warning, plan_risks
-from disco.operations.planning import PlanResult
+from disco.operations.plan import PlanResult
+from disco.operations.plan_warnings import group_warning, overspend_warning, plan_risks
 from disco.records.currency import GBP
 from disco.records.decisions import Arm
 from disco.records.estimate import Estimate

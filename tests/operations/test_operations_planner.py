@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from disco.adapters.engines import LocalEngine
 from disco.allocation import allocate_offer
-from disco.operations.backtests import past_forecasts
-from disco.operations.deciding import Basis, Memo
-from disco.operations.planner import OpenAudience, OpenAudiences, about, adopted, intervals, reachable, solve
-from disco.operations.planning import PlanResult
+from disco.operations.decide import Basis, Memo
+from disco.operations.forecast import past_forecasts
+from disco.operations.plan import PlanResult
+from disco.operations.what_if import OpenAudience, OpenAudiences, about, adopted, intervals, reachable, solve
 from disco.records.decisions import Arm
 from disco.records.errors import InfeasibleError, InputError, LimitError, StateError
 
@@ -324,7 +324,7 @@ def test_new_limits_draw_no_values_again(shop, monkeypatch):
         raise AssertionError("values and costs depend on no limit")
 
     for name in ("values_of", "expected_costs"):
-        monkeypatch.setattr(f"disco.operations.deciding.{name}", again)
+        monkeypatch.setattr(f"disco.operations.decide.{name}", again)
     other = shop.plan(budget=80.0, depths={0.1: {"at_most": 30}, 0.3: {"at_most": 25}}, reserve={"share": "10%"})
     assert solve(open_one, other).value < solve(open_one, plan).value
 

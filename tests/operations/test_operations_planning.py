@@ -9,9 +9,8 @@ import pytest
 from disco.operations.launching import inputs_now, launch
 from disco.operations.learning import learn_campaigns
 from disco.operations.ledger import ingest
+from disco.operations.plan import PlanResult, keep, load
 from disco.operations.plan_warnings import stability_indices
-from disco.operations.planned import keep, load
-from disco.operations.planning import PlanResult
 from disco.operations.versions import deciding_belief
 from disco.records.decisions import Arm
 from disco.records.errors import FileFormatError, InfeasibleError, InputError, StateError

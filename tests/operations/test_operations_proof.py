@@ -16,7 +16,7 @@ import pytest
 from disco.features.snapshot import counted, with_snapshot
 from disco.operations.launching import launch
 from disco.operations.learning import learn_campaigns
-from disco.operations.planned import Planned, keep, load
+from disco.operations.plan import Planned, keep, load
 from disco.operations.proof import refuse_unproved
 from disco.operations.versions import active_belief
 from disco.records.content import content_hash

@@ -12,10 +12,10 @@ import pytest
 from disco.operations import campaign_evidence, recalling
 from disco.operations import launching as states
 from disco.operations.audit import audit
-from disco.operations.backtests import past_forecasts
 from disco.operations.campaign_list import list_campaigns
 from disco.operations.explaining import explain
 from disco.operations.exporting import export
+from disco.operations.forecast import past_forecasts
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch
 from disco.operations.learning import learn_campaigns, rebuild

@@ -13,7 +13,7 @@ from disco.operations.explaining import explain
 from disco.operations.exporting import export, export_codes
 from disco.operations.late import decide_late_arrivals
 from disco.operations.ledger import ingest, quarantined_rows
-from disco.operations.planned import plan_id
+from disco.operations.plan import plan_id
 from disco.operations.purchases import bought, revenue_beside
 from disco.records.errors import InputError, PlanError
 

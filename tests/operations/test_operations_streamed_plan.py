@@ -15,7 +15,7 @@ from disco.entrypoints.python import Shop
 from disco.features import ContextNetwork
 from disco.features.builder import build_features
 from disco.operations.contexts import FeatureCache
-from disco.operations.planning import PlanResult, make_plan
+from disco.operations.plan import PlanResult, make_plan
 from disco.records import private, space
 from disco.records.errors import InputError
 

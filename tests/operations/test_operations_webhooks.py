@@ -18,7 +18,7 @@ import disco
 from disco.adapters.delivery import HttpSender, is_public
 from disco.operations import jobs, webhooks
 from disco.operations.launching import pause, resume
-from disco.operations.planned import keep
+from disco.operations.plan import keep
 from disco.records.errors import (
     DeliveryError,
     ForbiddenAddressError,

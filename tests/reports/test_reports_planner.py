@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from disco.operations.plan_warnings import DepthExperience
-from disco.operations.planner import GroupsCost, SolvedLimits, SolvedMoney
+from disco.operations.what_if import GroupsCost, SolvedLimits, SolvedMoney
 from disco.records.decisions import Arm
 from disco.records.estimate import Estimate
 from disco.records.plan import read_plan

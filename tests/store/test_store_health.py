@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from small_life import planned
 
-from disco.operations.planned import keep
+from disco.operations.plan import keep
 from disco.records.diagnosis import Outcome
 from disco.records.errors import StateError
 from disco.store import Store

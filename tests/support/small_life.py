@@ -13,8 +13,7 @@ from disco.campaign import Belief
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch
 from disco.operations.ledger import ingest
-from disco.operations.planned import Planned
-from disco.operations.planning import plan_campaign
+from disco.operations.plan import Planned, plan_campaign
 from disco.records.decisions import Audience
 from disco.records.plan import read_plan
 from disco.store import Store

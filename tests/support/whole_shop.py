@@ -21,8 +21,7 @@ from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import Launched, launch
 from disco.operations.learning import learn_campaigns
 from disco.operations.ledger import ingest, revert
-from disco.operations.planned import Planned, keep
-from disco.operations.planning import plan_campaign
+from disco.operations.plan import Planned, keep, plan_campaign
 from disco.operations.propensities import add_propensities
 from disco.operations.versions import active_belief
 from disco.records.decisions import Audience

@@ -35,25 +35,23 @@ if TYPE_CHECKING:
     from disco.operations.doctor import HealthCheck
     from disco.operations.explaining import Explanation
     from disco.operations.forgetting import Forgotten
-    from disco.operations.frontier import Frontier
     from disco.operations.journal import AuditVerdict
     from disco.operations.launching import CampaignState, Launched
     from disco.operations.learned_curve import LearnedBelief
     from disco.operations.learning import Learned
     from disco.operations.ledger import Ingested, Reverted
     from disco.operations.people import NewKey, RevokedKey
-    from disco.operations.plan_list import PlanEntry
-    from disco.operations.plan_review import PlanCopy, PlanDifference, PlanReview
-    from disco.operations.planning import PlanResult
+    from disco.operations.plan import PlanResult, PlanVerdict, TablesVerdict
     from disco.operations.power import PowerResult
     from disco.operations.propensities import PropensitiesResult
     from disco.operations.pruning import Pruned
     from disco.operations.recalling import Recalled
     from disco.operations.replaying import ReplayResult
     from disco.operations.results import AllResults, CampaignResults
+    from disco.operations.review import PlanCopy, PlanDifference, PlanEntry, PlanReview
     from disco.operations.training import ContextTrained
-    from disco.operations.validating import PlanVerdict, TablesVerdict
     from disco.operations.versions import Activated
+    from disco.operations.what_if import Frontier
 
 _API = "/api/v1"
 _PARQUET, _CSV = "application/vnd.apache.parquet", "text/csv"
@@ -106,32 +104,32 @@ class Client:
 
     def plan(self, plan: Plan, *, dry_run: bool = False, timeout: float | None = None) -> "PlanResult":
         """Decide a campaign; the decided plan is kept under its id. plan: a YAML or JSON file, or its content."""
-        from disco.operations.planning import PlanResult
+        from disco.operations.plan import PlanResult
 
         job = self._asked("plans", _plan_form(plan), params={"dry_run": dry_run})
         return self._result(job, PlanResult, timeout)
 
     def plans(self) -> "tuple[PlanEntry, ...]":
         """The plans that are kept, the newest first."""
-        from disco.operations.plan_list import PlanEntry
+        from disco.operations.review import PlanEntry
 
         return tuple(PlanEntry.from_dict(one) for one in self._items("plans"))
 
     def plan_show(self, plan_id: str, *, by: Sequence[str] = ()) -> "PlanReview":
         """A kept plan by depth, group, history and spend."""
-        from disco.operations.plan_review import PlanReview
+        from disco.operations.review import PlanReview
 
         return PlanReview.from_dict(self._get(f"plans/{_part(plan_id)}", params={"by": list(by)}))
 
     def plan_diff(self, first: str, second: str) -> "PlanDifference":
         """What changes from one plan to another. Each is an id or a campaign."""
-        from disco.operations.plan_review import PlanDifference
+        from disco.operations.review import PlanDifference
 
         return PlanDifference.from_dict(self._get(f"plans/{_part(first)}/diff/{_part(second)}"))
 
     def plan_copy(self, campaign: str) -> "PlanCopy":
         """The plan of an earlier campaign as YAML, to be changed into the next one."""
-        from disco.operations.plan_review import PlanCopy
+        from disco.operations.review import PlanCopy
 
         return PlanCopy.from_dict(self._get(f"plans/{_part(campaign)}/copy"))
 
@@ -151,7 +149,7 @@ class Client:
         timeout: float | None = None,
     ) -> "Frontier":
         """What a plan could reach: revenue against markdown."""
-        from disco.operations.frontier import Frontier
+        from disco.operations.what_if import Frontier
 
         body = {"plan": _plan_form(plan), "revenue_weights": revenue_weights, "budgets": budgets, "cap": cap}
         return self._result(self._asked("frontier", _given(body)), Frontier, timeout)
@@ -415,13 +413,13 @@ class Client:
 
     def validate(self, *, as_of: date | None = None, timeout: float | None = None) -> "TablesVerdict":
         """Every problem of the shop's tables."""
-        from disco.operations.validating import TablesVerdict
+        from disco.operations.plan import TablesVerdict
 
         return self._result(self._asked("validate", _given({"as_of": as_of})), TablesVerdict, timeout)
 
     def validate_plan(self, plan: Plan, *, timeout: float | None = None) -> "PlanVerdict":
         """Whether a plan can be decided."""
-        from disco.operations.validating import PlanVerdict
+        from disco.operations.plan import PlanVerdict
 
         return self._result(self._asked("validate", {"plan": _plan_form(plan)}), PlanVerdict, timeout)
 

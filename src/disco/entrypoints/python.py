@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from disco.operations.explaining import Explanation
     from disco.operations.exporting import Exported
     from disco.operations.forgetting import Forgotten
-    from disco.operations.frontier import Frontier
     from disco.operations.journal import AuditPage, AuditVerdict
     from disco.operations.late import LateArrivals, LateDecision
     from disco.operations.late_desk import LateDesk
@@ -55,16 +54,16 @@ if TYPE_CHECKING:
     from disco.operations.learning import Learned
     from disco.operations.ledger import Ingested, Quarantine, Reverted
     from disco.operations.people import Keys, NewKey, RevokedKey
-    from disco.operations.plan_review import PlanCopy, PlanDifference, PlanReview
-    from disco.operations.planning import PlanResult
+    from disco.operations.plan import PlanResult, PlanVerdict, TablesVerdict
     from disco.operations.propensities import PropensitiesResult
     from disco.operations.pruning import Pruned
     from disco.operations.recalling import Recalled
     from disco.operations.results import AllResults, CampaignResults
+    from disco.operations.review import PlanCopy, PlanDifference, PlanReview
     from disco.operations.shop_files import ShopFiles
     from disco.operations.site import Site
-    from disco.operations.validating import PlanVerdict, TablesVerdict
     from disco.operations.versions import Activated
+    from disco.operations.what_if import Frontier
     from disco.records.people import Actor, Role
     from disco.records.plan import Plan
     from disco.records.progress import Report
@@ -187,7 +186,7 @@ class Shop:
         plan: a YAML or JSON file, its content, or a plan that was read. The decided plan is kept under its id, and
         `launch` makes it real; a dry run keeps nothing. report: is told (done, total, stage) now and then.
         """
-        from disco.operations.planning import make_plan
+        from disco.operations.plan import make_plan
 
         wanted, cache = self.read_plan(plan), self.cache(keep=not dry_run)
         with self.store(missing="scratch" if dry_run else "create") as store:
@@ -208,14 +207,14 @@ class Shop:
 
         plan_id: its id, the beginning of it, or a campaign. by: also by these columns of the plan's customers table.
         """
-        from disco.operations.plan_review import review_plan
+        from disco.operations.review import review_plan
 
         with self.store() as store:
             return review_plan(store, self.data, plan_id, prior=self.prior(), by=tuple(by))
 
     def plan_diff(self, first: str | Path, second: str | Path) -> "PlanDifference":
         """What changes from one plan to another: settings, and who gets what. Each is an id, a campaign, or a file."""
-        from disco.operations.plan_review import compare_plans, find_plan
+        from disco.operations.review import compare_plans, find_plan
 
         is_file = [is_plan_file(given) for given in (first, second)]
         with self.store(missing="scratch" if any(is_file) else "refuse") as store:
@@ -229,7 +228,7 @@ class Shop:
 
     def plan_copy(self, campaign: str) -> "PlanCopy":
         """The plan of an earlier campaign as YAML, to be changed into the next one."""
-        from disco.operations.plan_review import copy_plan
+        from disco.operations.review import copy_plan
 
         with self.store() as store:
             return copy_plan(store, campaign)
@@ -421,7 +420,7 @@ class Shop:
 
         cap: a depth of the plan; its cap is varied, too.
         """
-        from disco.operations.frontier import plan_frontier
+        from disco.operations.what_if import plan_frontier
 
         wanted = self.read_plan(plan)
         with self.store() as store:
@@ -888,7 +887,7 @@ class Shop:
 
 def validate_plan_at(path: Path, *, shop: Path) -> "PlanVerdict":
     """The verdict on a plan file; what it names is looked at in the shop it lies in, or else in `shop`."""
-    from disco.operations.validating import validate_plan, validate_plan_alone
+    from disco.operations.plan import validate_plan, validate_plan_alone
 
     folder = path.parent if shop == Path() and not (shop / FILE).is_file() else shop
     opened = Shop.open(folder)
@@ -918,7 +917,7 @@ def doctor(folder: str | Path = ".", *, repair: bool = False) -> "HealthCheck":
 def validate_tables_at(place: str, *, settings: ShopSettings, as_of: date) -> "TablesVerdict":
     """Every problem of the tables in a folder or behind a database URL; settings: how they are written."""
     from disco.adapters.tables import open_tables, validate_tables
-    from disco.operations.validating import TablesVerdict
+    from disco.operations.plan import TablesVerdict
 
     queries = settings.queries if "://" in place else None
     with open_tables(place, queries=queries, written=settings.written) as opened:

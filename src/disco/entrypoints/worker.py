@@ -174,7 +174,7 @@ def _doctor(shop: "Shop", body: bodies.DoctorBody, report: Report) -> Result:
 
 
 def _validate(shop: "Shop", body: bodies.ValidateBody, report: Report) -> Result:
-    from disco.operations.validating import validate_plan
+    from disco.operations.plan import validate_plan
 
     if body.plan is not None:
         return validate_plan(shop.data, shop.read_plan(body.plan))

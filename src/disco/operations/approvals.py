@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from disco.operations.plan_risks import plan_risks
+from disco.operations.plan_warnings import plan_risks
 from disco.records.errors import ApprovalError, InputError, StateError
 from disco.records.life import PlanRecord
 from disco.records.people import Actor, ActorKind, ApprovalRecord, ApprovalRule, is_same_name

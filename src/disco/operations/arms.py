@@ -27,6 +27,9 @@ def group_name(arm: Arm, *, at_random: bool) -> str:
     return "at random" if at_random and arm is Arm.DECIDED else str(arm)
 
 
+ARMS = (Arm.DECIDED, Arm.CONTROL, Arm.HOLDOUT)
+"""In the order in which they are shown and stored."""
+
 HOLDOUT_INPUT = "holdout"
 """What a plan with a lasting holdout calls the fingerprint of the shop's secret among its inputs."""
 

@@ -19,7 +19,7 @@ from disco.operations import campaign_evidence
 from disco.operations.arms import offer_of, share_offers
 from disco.operations.learning import StoredLesson, lessons_of, under_network
 from disco.operations.ledger import batch_name, misjudged
-from disco.operations.planned import plan_id, segment_sizes
+from disco.operations.plan import plan_id, segment_sizes
 from disco.operations.versions import belief_of, engagement_text, version_of
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent

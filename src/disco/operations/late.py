@@ -16,7 +16,7 @@ from disco.operations.arms import arms_of, holdout_secret
 from disco.operations.audience import ShopData, contacted, contacted_by_campaigns, load_audience
 from disco.operations.codes import CodePool, codes_for, read_pool, sent_codes
 from disco.operations.contexts import FeatureCache
-from disco.operations.planned import coded_rows, decision_table, with_codes
+from disco.operations.plan import coded_rows, decision_table, with_codes
 from disco.operations.versions import deciding_belief
 from disco.policy import policy_of
 from disco.records.arrays import Floats, Integers, Matrix, Vector

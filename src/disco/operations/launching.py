@@ -12,8 +12,7 @@ from disco.operations.audience import ShopData, contact_inputs, contacted, load_
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.codes import codes_for, read_pool, sent_codes
 from disco.operations.contexts import FeatureCache
-from disco.operations.plan_risks import plan_risks
-from disco.operations.planned import (
+from disco.operations.plan import (
     Planned,
     coded_rows,
     inputs_of_belief,
@@ -23,6 +22,7 @@ from disco.operations.planned import (
     segment_sizes,
     with_codes,
 )
+from disco.operations.plan_warnings import plan_risks
 from disco.operations.proof import refuse_unproved
 from disco.operations.versions import belief_hash, belief_of
 from disco.operations.webhooks import tell

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from disco.campaign import Belief
 from disco.features.snapshot import snapshot_of
-from disco.operations.arms import arms_of, offer_of, reserve_of, segment_reserve, share_offers
+from disco.operations.arms import ARMS, arms_of, offer_of, reserve_of, segment_reserve, share_offers
 from disco.operations.audience import label_hashes
-from disco.operations.planned import ARMS, Planned, coded_rows, segment_sizes, segments_of
+from disco.operations.plan import Planned, coded_rows, segment_sizes, segments_of
 from disco.records.arrays import Flags, Integers, Vector
 from disco.records.content import content_hash
 from disco.records.currency import read_currency

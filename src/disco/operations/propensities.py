@@ -9,7 +9,7 @@ import pyarrow as pa
 from disco.allocation import Allocation, allocate_offer
 from disco.campaign import Belief, Figures, expected_costs
 from disco.operations.arms import offer_of, share_offers
-from disco.operations.planned import segment_sizes, segments_of
+from disco.operations.plan import segment_sizes, segments_of
 from disco.operations.versions import deciding_belief
 from disco.policy import Policy, policy_of
 from disco.policy.propensity import Propensities, propensities

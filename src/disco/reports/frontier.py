@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from disco.operations.frontier import Frontier, FrontierEntry
+from disco.operations.what_if import Frontier, FrontierEntry
 from disco.records.currency import read_currency
 from disco.records.depths import depth_percent
 from disco.reports.charts import Axis, CurveChart, Line, Points

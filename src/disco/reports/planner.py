@@ -3,10 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from disco.operations.plan_review import changed_settings
-from disco.operations.plan_risks import chance_text, group_warning, overspend_warning, overspend_words
-from disco.operations.plan_warnings import experience_warnings
-from disco.operations.planner import SolvedLimits, SolvedMoney
+from disco.operations.plan_warnings import (
+    chance_text,
+    experience_warnings,
+    group_warning,
+    overspend_warning,
+    overspend_words,
+)
+from disco.operations.review import changed_settings
+from disco.operations.what_if import SolvedLimits, SolvedMoney
 from disco.records.currency import Currency, read_currency
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent

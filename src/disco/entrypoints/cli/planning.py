@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from disco.entrypoints.python import Shop
-    from disco.operations.plan_review import PlanDifference, PlanReview
-    from disco.operations.planning import PlanResult
+    from disco.operations.plan import PlanResult
+    from disco.operations.review import PlanDifference, PlanReview
     from disco.records.plan import Plan
     from disco.records.plan_summary import ArmForecast
     from disco.reports.table import Cell, Table
@@ -253,7 +253,7 @@ def _left_out(plan: "Plan", left_out: "Mapping[str, int]") -> str:
 
 
 def _budget(planned: "PlanResult") -> str:
-    from disco.operations.plan_risks import overspend_words
+    from disco.operations.plan_warnings import overspend_words
     from disco.records.currency import read_currency
     from disco.reports.formats import Money
 

@@ -25,8 +25,7 @@ from disco.operations.exporting import export_codes
 from disco.operations.launching import launch
 from disco.operations.learning import learn_campaigns
 from disco.operations.ledger import ingest
-from disco.operations.planned import Planned
-from disco.operations.planning import plan_campaign
+from disco.operations.plan import Planned, plan_campaign
 from disco.operations.purchases import bought, purchases_of
 from disco.policy import Thompson
 from disco.records.arrays import Integers, Matrix, Vector

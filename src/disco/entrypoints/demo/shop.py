@@ -18,7 +18,7 @@ from disco.operations.drafts import put_draft
 from disco.operations.exporting import export_codes
 from disco.operations.launching import launch_plan
 from disco.operations.ledger import ingest
-from disco.operations.planning import make_plan
+from disco.operations.plan import make_plan
 from disco.records.people import Actor, ActorKind, ApprovalRule
 from disco.records.plan import read_plan
 from disco.retailer import Retailer

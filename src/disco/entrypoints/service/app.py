@@ -44,7 +44,7 @@ from disco.records.errors import DiscoError, UnavailableError
 if TYPE_CHECKING:
     from disco.entrypoints.service.planner_desk import PlannerDesk
     from disco.operations.kept_readings import KeptReadings
-    from disco.operations.planner import OpenAudiences
+    from disco.operations.what_if import OpenAudiences
 
 _MOST_JSON_BYTES = 1_000_000
 _MOST_JSON_LIST_BYTES = 16_000_000  # of outcomes or of an A/B test, where files may be sent instead
@@ -130,7 +130,7 @@ class Service:
     @cached_property
     def audiences(self) -> "OpenAudiences":
         """The customers whom planners have open."""
-        from disco.operations.planner import OpenAudiences
+        from disco.operations.what_if import OpenAudiences
 
         return OpenAudiences(self.settings.service.planner_megabytes)
 

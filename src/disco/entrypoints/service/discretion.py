@@ -16,8 +16,7 @@ from fastapi import Request
 from disco.entrypoints.shop_tables import TableState
 from disco.operations.campaign_list import CampaignEntry
 from disco.operations.campaign_overview import CampaignOverview
-from disco.operations.launch_checks import LaunchChecks
-from disco.operations.plan_review import PlanDifference
+from disco.operations.review import LaunchChecks, PlanDifference
 from disco.records.errors import DiscoError, FileFormatError, PlanError, TableError
 from disco.records.jobs import Job, JobPage, JobProblem, JobSchedule
 from disco.records.people import Role

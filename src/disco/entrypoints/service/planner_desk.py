@@ -21,8 +21,8 @@ from disco.entrypoints.python import Shop
 from disco.entrypoints.sentences import in_words
 from disco.entrypoints.service.logs import log, places_of
 from disco.operations.audience import check_audience
-from disco.operations.frontier import Frontier
-from disco.operations.planner import (
+from disco.operations.what_if import (
+    Frontier,
     OpenAudience,
     OpenAudiences,
     SolvedLimits,

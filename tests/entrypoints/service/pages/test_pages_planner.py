@@ -15,7 +15,7 @@ from disco.entrypoints.service.planner_desk import SupersededError
 from disco.operations.drafts import get_draft
 from disco.operations.jobs import claim, finish, submit
 from disco.operations.people import create_key
-from disco.operations.planning import make_plan
+from disco.operations.plan import make_plan
 from disco.records.errors import DiscoError
 from disco.records.jobs import JobKind
 from disco.records.people import Role

@@ -17,8 +17,7 @@ from disco.entrypoints.service.route import ShopOf
 from disco.entrypoints.worker import prepare_later
 from disco.operations.approvals import PlanApproval, plan_approval
 from disco.operations.drafts import list_drafts
-from disco.operations.launch_checks import LaunchCheck, LaunchChecks, launch_checks
-from disco.operations.plan_list import plan_to_compare
+from disco.operations.review import LaunchCheck, LaunchChecks, launch_checks, plan_to_compare
 from disco.records.errors import DiscoError
 from disco.records.life import PlanRecord
 from disco.records.wording import counted

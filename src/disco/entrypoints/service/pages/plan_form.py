@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from disco.entrypoints.service.pages.forms import Form
-from disco.operations.plan_risks import MOST_RISK
+from disco.operations.plan_warnings import MOST_RISK
 from disco.records.depths import depth_label, depth_percent, read_depth
 from disco.records.errors import InfeasibleError, InputError, PlanError
 from disco.reports.charts.parts import depth_colour

@@ -30,9 +30,8 @@ from disco.entrypoints.service.replies import HEADER
 from disco.entrypoints.service.route import ShopOf, json_reply
 from disco.operations.drafts import get_draft, put_draft
 from disco.operations.jobs import get_job, once_for, submit
-from disco.operations.new_plan import FIRST_SHARE, first_cap
-from disco.operations.plan_list import plan_to_compare
-from disco.operations.planner import OpenAudience, about
+from disco.operations.review import FIRST_SHARE, first_cap, plan_to_compare
+from disco.operations.what_if import OpenAudience, about
 from disco.records.errors import (
     DiscoError,
     InfeasibleError,

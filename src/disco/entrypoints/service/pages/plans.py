@@ -17,8 +17,7 @@ from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respon
 from disco.entrypoints.service.route import ShopOf
 from disco.operations.approvals import plan_approval
 from disco.operations.drafts import delete_draft, list_drafts, put_draft
-from disco.operations.new_plan import new_plan, next_plan
-from disco.operations.plan_list import PlanEntry, list_plans
+from disco.operations.review import PlanEntry, list_plans, new_plan, next_plan
 from disco.records.errors import DiscoError, RevisionError, RevisionMissingError
 from disco.records.locale import Locale
 from disco.records.plan import Name

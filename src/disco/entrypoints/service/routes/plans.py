@@ -9,8 +9,7 @@ from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, cursor_of,
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
 from disco.entrypoints.service.security import refuse_below
 from disco.operations.approvals import Approved, PlanApproval, approve_plan, plan_approval
-from disco.operations.plan_list import PlanEntry
-from disco.operations.plan_review import PlanCopy, PlanDifference, PlanReview
+from disco.operations.review import PlanCopy, PlanDifference, PlanEntry, PlanReview
 from disco.records.errors import InputError
 from disco.records.people import Role
 
@@ -22,7 +21,7 @@ PlanId = Annotated[str, Path(max_length=200, description="The id of a plan, or i
 def plans(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
     from datetime import datetime
 
-    from disco.operations.plan_list import list_plans
+    from disco.operations.review import list_plans
 
     place, before = place_of(cursor, kind=list), None
     if place is not None:
@@ -56,7 +55,7 @@ def approval(shop: ShopOf, plan_id: PlanId) -> Response:
 )
 def diff(shop: ShopOf, request: Request, plan_id: PlanId, other: PlanId) -> Response:
     """Settings, and who gets what. Each is the id of a plan, its beginning, or a campaign."""
-    from disco.operations.plan_review import compare_plans, find_plan
+    from disco.operations.review import compare_plans, find_plan
 
     with shop.store() as store:  # kept plans alone: files of the server are nobody's to read
         return reply(as_seen(request, compare_plans(find_plan(store, plan_id), find_plan(store, other))))

@@ -4,24 +4,22 @@
 the rest again for every limit that an operator tries. Both call the same functions, so equal limits give equal figures.
 """
 
+import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from disco.allocation import Segments, Status, allocate
 from disco.campaign import Belief, Figures, decide, expected_costs, values_of
-from disco.operations.arms import Groups, assign_at_random, reserve_of, segment_reserve, share_offers
-from disco.operations.backtests import PastForecasts
-from disco.operations.forecast import Totals, draw_totals, expected_totals
-from disco.operations.overspending import chance_above, largest_share
-from disco.operations.plan_conflicts import explain_conflict
-from disco.operations.planned import ARMS
+from disco.operations.arms import ARMS, Groups, assign_at_random, reserve_of, segment_reserve, share_offers
+from disco.operations.forecast import PastForecasts, Totals, draw_totals, expected_totals
 from disco.policy import policy_of
 from disco.records.arrays import Floats, Integers, Vector
-from disco.records.currency import Currency
+from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm, Audience, Decisions, Offer
 from disco.records.depths import depth_percent
 from disco.records.errors import InfeasibleError
@@ -438,3 +436,219 @@ def binding_limits(basis: Basis, decided: Decided) -> tuple[str, ...]:
         unit = decisions.budget_price * decided.share / offer.revenue_weight
         words.append(f"one more unit of budget would bring about {money(unit, currency=basis.currency)} of revenue")
     return tuple(words)
+
+
+# ---- how much of a budget may be planned ----
+#
+# How much of a budget may be planned, so that the codes cost more than all of it with at most a given chance.
+#
+# The largest share s in (0, 1] of the budget with P(markdown of the codes decided under s·budget > budget) ≤ risk, by
+# the draws of the forecast, which contain what earlier forecasts got wrong (docs/decisions/098-what-a-plan-can-say.md).
+#
+# The chance is a step function of s, which says on which side of the bound s is and not how far from it. The markdown
+# that is exceeded with that chance, q(s), says both: the risk is kept where q(s) ≤ budget, and q is nearly proportional
+# to s, because codes that cost a little less in all spread a little less. So one or two shares are enough.
+
+
+TOLERANCE = 0.002
+"""A larger share by this part of it would exceed the risk, or this part of the budget at most is left below it."""
+_QUICK_STEPS = 5  # along a line; a few codes may need halving
+_LEAST_SHARE = 1e-9  # pays for no code
+_MOST_STEPS = 60
+
+Attempt = TypeVar("Attempt")
+
+
+def chance_above(markdown: Vector, budget: float) -> float:
+    """The share of draws of the markdown above the budget.
+
+    >>> chance_above(np.array([8.0, 9.0, 10.0, 11.0]), 10.0)
+    0.25
+    """
+    return float(np.mean(markdown > budget))
+
+
+def exceeded_with(markdown: Vector, *, risk: float) -> float:
+    """The smallest drawn markdown that is exceeded with a chance of at most `risk`.
+
+    >>> exceeded_with(np.array([8.0, 9.0, 10.0, 11.0]), risk=0.25)
+    10.0
+    """
+    above = np.arange(markdown.size) / markdown.size <= risk  # by how many draws may be above it
+    return float(np.sort(markdown)[-int(above.sum())])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounded(Generic[Attempt]):
+    """What a search found."""
+
+    share: float  # of the budget
+    attempt: Attempt | None  # what was decided under it; None: the floors allow no share that keeps the risk
+    least_chance: float  # the smallest chance that was seen
+
+
+def largest_share(
+    attempt: Callable[[float], tuple[Attempt, Vector] | None], *, whole: Vector, budget: float, risk: float
+) -> Bounded[Attempt]:
+    """The largest share whose chance is at most `risk`, to within `TOLERANCE`; the whole budget is known to exceed it.
+
+    attempt: what is decided under a share, with draws of its markdown; None where limits cannot be kept with so little
+    money. whole: draws under the whole budget. A share is returned only with a chance that was computed for it.
+    """
+    low, high, best, best_share, least = 0.0, 1.0, None, _LEAST_SHARE, chance_above(whole, budget)
+    last = (0.0, 0.0)  # without money there are no codes: the line through it and the first share is the proportion
+    goal = budget * (1 - TOLERANCE / 2)
+    # the budget may be more than all codes need, so that the first shares below 1 change nothing
+    share = (1 - TOLERANCE / 2) * min(float(whole.mean()), budget) / exceeded_with(whole, risk=risk)
+    for step in range(_MOST_STEPS):
+        if not low < share < high or step >= _QUICK_STEPS:
+            share = (low + high) / 2
+        tried = attempt(share)
+        if tried is None:
+            low, share = share, -1.0
+        else:
+            decided, markdown = tried
+            chance, reached = chance_above(markdown, budget), exceeded_with(markdown, risk=risk)
+            least = min(least, chance)
+            if chance > risk:
+                high = share
+            else:
+                low, best, best_share = share, decided, share
+                if reached >= budget * (1 - TOLERANCE):
+                    break
+            rise = reached - last[1]
+            last, along = (share, reached), (goal - reached) * (share - last[0])
+            share = share + along / rise if rise else -1.0
+        if high - low <= TOLERANCE * high or (low == 0.0 and high <= TOLERANCE):
+            break
+    if best is None and (tried := attempt(_LEAST_SHARE)) is not None and chance_above(tried[1], budget) <= risk:
+        best = tried[0]
+    return Bounded(share=best_share, attempt=best, least_chance=least)
+
+
+# ---- why limits cannot hold together ----
+#
+# Why a plan's limits cannot hold together, in the plan's own numbers.
+#
+# Each group of customers is solved within its own part of the limits, so what a solve says about a conflict names
+# figures that no plan contains. Here the question is asked again about the plan as a whole.
+
+
+_RAISES, _RAISE = 40, 1.02  # a budget that was found is tried, and raised by 2% until it does
+
+
+def explain_conflict(
+    plan: Plan,
+    offer: Offer,
+    audience: Audience,
+    members: Sequence[Audience],
+    parts: Sequence[Offer],
+    costs: Sequence[Floats | None],
+    *,
+    currency: Currency = GBP,
+) -> None:
+    """Raise InfeasibleError in the plan's numbers where one of two causes is found; return where it is neither.
+
+    offer: the limits at the launch; audience: the customers outside the holdout. Of the decided and the control group:
+    members, parts (the limits that each is solved with) and costs (markdown by customer and depth, as the budget counts
+    it). currency: of the budget.
+    """
+    found = allocate(
+        np.zeros((len(audience), len(offer.depths)), order="F"),
+        offer.caps,
+        depths=offer.depths,
+        floors=offer.floors,
+        segments=Segments.of(audience, offer),
+    )
+    if found.status is Status.INFEASIBLE:
+        reserve = f", of caps without the reserve of {plan.reserve.share:.0%}" if plan.reserve.share else ""
+        raise InfeasibleError(
+            f"campaign {plan.campaign}: the limits contradict each other{reserve}",
+            conflicts=[str(conflict) for conflict in found.conflicts],
+            fix="Change one of the limits named above.",
+        )
+    budget = plan.budget_amount
+    if budget is None:
+        raise InfeasibleError(
+            f"campaign {plan.campaign}: the limits hold for all customers, but not for the decided and the control "
+            "group apart, which share them in proportion to their customers",
+            conflicts=(),
+            fix="Lower at_least, or change control.share.",
+        )
+    needed = _needed_budget(plan, members, parts, costs)
+    if needed is not None and needed > budget:
+        given, least = (money(amount, full=True, currency=currency) for amount in (budget, needed))
+        raise InfeasibleError(
+            f"campaign {plan.campaign}: the limits contradict each other",
+            conflicts=[f"The floors (at_least) cost more than the budget of {given}: about {least} are needed"],
+            fix=f"Raise the budget to {needed:,}, or lower at_least.",
+        )
+
+
+def _needed_budget(
+    plan: Plan,
+    members: Sequence[Audience],
+    parts: Sequence[Offer],
+    costs: Sequence[Floats | None],
+) -> int | None:
+    """The least whole budget of the plan whose parts pay for the floors of every group, at most 2% too much."""
+    everybody, needed = sum(len(group) for group in members), 0.0
+    at_launch = 1 - plan.reserve.share
+    for place, (group, part, cost) in enumerate(zip(members, parts, costs, strict=True)):
+        if not len(group) or cost is None or part.budget is None:
+            continue
+        free = Offer(
+            depths=part.depths,
+            caps=part.caps,
+            revenue_weight=part.revenue_weight,
+            floors=part.floors,
+            segments=part.segments,
+        )
+        whole = everybody / len(group) / at_launch  # of the plan's budget per unit of this group's
+        if place == 0 and not plan.policy.assigns_at_random:
+            least = allocate(
+                np.asfortranarray(-cost),
+                free.caps,
+                depths=free.depths,
+                floors=free.floors,
+                segments=Segments.of(group, free),
+                ids=group.ids,
+            )
+            if least.status is Status.INFEASIBLE:
+                return None
+            needed = max(needed, -least.value * whole)
+        else:
+            own = _random_floor_budget(plan, group, part, cost)
+            if own is None:
+                return None
+            needed = max(needed, own * whole)
+    return math.ceil(needed * (1 + 1e-9))
+
+
+def _random_floor_budget(plan: Plan, group: Audience, part: Offer, cost: Floats) -> float | None:
+    """A budget of a group whose codes are assigned at random that pays for its floors; None: none does."""
+    of_segments = [limits.floors for limits in (part.segments or {}).values()]
+    floors = np.maximum(np.asarray(part.floors or [0] * len(part.depths)), np.sum(of_segments, axis=0))
+    budget = max(float((cost.mean(axis=0) * floors).sum()), 1e-6)
+    for _ in range(_RAISES):
+        try:
+            assign_at_random(
+                group.ids,
+                Offer(
+                    depths=part.depths,
+                    caps=part.caps,
+                    revenue_weight=part.revenue_weight,
+                    floors=part.floors,
+                    budget=budget,
+                    segments=part.segments,
+                ),
+                segment=group.segment,
+                costs=cost,
+                seed=plan.seed,
+                campaign=plan.campaign,
+            )
+        except InfeasibleError:
+            budget *= _RAISE
+        else:
+            return budget
+    return None

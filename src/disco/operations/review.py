@@ -1,8 +1,10 @@
-"""A decided plan before its launch: who gets what by group, how two plans differ, and a plan to start the next from."""
+"""A decided plan before its launch: who gets what by group, how two plans differ, what to check, what to begin with."""
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import date, datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -10,21 +12,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.campaign import Belief
-from disco.operations.audience import ShopData
+from disco.features.builder import day_after_last_order
+from disco.operations.approvals import PlanApproval, plan_approval
+from disco.operations.audience import ShopData, sources_of
 from disco.operations.forecast import draw_totals
 from disco.operations.launching import plan_id_of
-from disco.operations.plan_risks import plan_risks
-from disco.operations.planned import Planned, read_planned
+from disco.operations.plan import Planned, read_planned
+from disco.operations.plan_warnings import (
+    CONTROL_SHARE,
+    HOLDOUT_SHARE,
+    DepthExperience,
+    group_warning,
+    overspend_warning,
+    overspend_words,
+    plan_risks,
+)
 from disco.operations.versions import belief_at
 from disco.records.arrays import Flags, Integers
 from disco.records.currency import GBP
 from disco.records.decisions import Arm, Audience
 from disco.records.depths import depth_percent
-from disco.records.errors import InputError
+from disco.records.errors import InputError, PlanError
 from disco.records.estimate import Estimate
-from disco.records.plan import Plan
+from disco.records.jobs import Draft
+from disco.records.life import PlanRecord
+from disco.records.people import ApprovalRule
+from disco.records.plan import Plan, read_plan
 from disco.records.plan_summary import MoneyForecast
 from disco.records.result import DepthKey, NotInJson, Result, TableResult
+from disco.records.wording import counted, money, validity
+from disco.records.wording import date as day_text
 from disco.store import Store
 
 MOST_VALUES = 50
@@ -413,3 +430,313 @@ def copy_plan(store: Store, name: str) -> PlanCopy:
             line = line.replace("'", "")  # a date, not text
         lines.append(f"{line}  # change: {_TO_CHANGE[key]}" if key in _TO_CHANGE else line)
     return PlanCopy(campaign=record.plan.campaign, plan_id=record.plan_id, yaml="\n".join([*lines, ""]))
+
+
+# ---- the list before a launch ----
+#
+# What to look at before a launch: each check with its state and a sentence. A launch itself checks more, and again.
+
+
+class CheckState(StrEnum):
+    OK = "ok"
+    WARNING = "warning"  # the launch is possible, and somebody should have thought about it
+    WRONG = "wrong"  # the launch would be refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchCheck:
+    """One point of the list."""
+
+    name: str
+    """What is checked."""
+    state: CheckState
+    """ok, warning or wrong."""
+    sentence: str
+    """What was found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LaunchChecks(Result):
+    """The list for one plan."""
+
+    plan_id: str
+    """The id of the plan."""
+    campaign: str
+    """The campaign of the plan."""
+    launched: bool
+    """Whether its campaign was launched from this plan."""
+    checks: tuple[LaunchCheck, ...]
+    """In the order of the list."""
+
+    @property
+    def refused(self) -> tuple[LaunchCheck, ...]:
+        """What a launch would be refused for."""
+        return tuple(one for one in self.checks if one.state is CheckState.WRONG)
+
+    @property
+    def warnings(self) -> tuple[LaunchCheck, ...]:
+        """What somebody should have thought about."""
+        return tuple(one for one in self.checks if one.state is CheckState.WARNING)
+
+
+def launch_checks(
+    store: Store, data: ShopData, plan_id: str, *, rule: ApprovalRule, today: date, draft: Draft | None = None
+) -> LaunchChecks:
+    """rule: what the settings ask for before a launch. today: in the shop. draft: that the plan was saved from."""
+    with store.reading() as transaction:
+        record = transaction.plans.get(plan_id)
+        launched = transaction.plans.find_campaign(record.plan.campaign)
+        active = transaction.beliefs.version()
+    approval = plan_approval(store, record.plan_id, rule=rule)
+    is_launched = launched is not None and launched.plan_id == record.plan_id
+    found = [_kept(record, approval, store)]
+    if launched is not None and not is_launched:
+        sentence = f"{record.plan.campaign} was launched with another plan. Give this plan another name."
+        found.append(LaunchCheck(name="Name", state=CheckState.WRONG, sentence=sentence))
+    if not is_launched:
+        found += _draft(record, draft)
+        found += [_tables(record, data), _model(record, None if active is None else active.number)]
+    found += [*_approval(approval), _dates(record, today), *_budget(record, store), *_groups(record, store)]
+    found += [LaunchCheck(name="To know", state=CheckState.WARNING, sentence=one) for one in record.summary.warnings]
+    return LaunchChecks(
+        plan_id=record.plan_id, campaign=record.plan.campaign, launched=is_launched, checks=tuple(found)
+    )
+
+
+def _kept(record: PlanRecord, approval: PlanApproval, store: Store) -> LaunchCheck:
+    made = f" by {', '.join(approval.made_by)}" if approval.made_by else ""
+    when, customers = store.locale.local(record.planned_at), counted(record.summary.customers, "customer")
+    sentence = f"Decided for {customers} on {day_text(when)} at {when:%H:%M}{made}."
+    return LaunchCheck(name="Plan", state=CheckState.OK, sentence=sentence)
+
+
+def _draft(record: PlanRecord, draft: Draft | None) -> Iterator[LaunchCheck]:
+    if draft is None:
+        return
+    lasting = record.plan.holdout.lasting  # what a draft without the key became by the shop's setting
+    try:
+        is_same = not any(changed_settings(record.plan, read_plan(draft.plan, lasting_holdout=lasting)))
+    except PlanError:
+        is_same = False  # a plan that was saved can be read, so the draft has been changed
+    if not is_same:
+        sentence = "The draft was changed after this plan was saved."
+        yield LaunchCheck(name="Draft", state=CheckState.WARNING, sentence=sentence)
+
+
+def _tables(record: PlanRecord, data: ShopData) -> LaunchCheck:
+    kept, now = record.summary.sources, sources_of(data, record.plan)
+    if now is None or not kept:
+        sentence = "The tables are in a database. The launch reads them again and compares."
+        return LaunchCheck(name="Tables", state=CheckState.OK, sentence=sentence)
+    changed = sorted(name for name in {*kept, *now} if kept.get(name) != now.get(name))
+    if not changed:
+        sentence = "The tables are those that the plan was decided on."
+        return LaunchCheck(name="Tables", state=CheckState.OK, sentence=sentence)
+    sentence = (
+        f"Changed since the plan was decided: {', '.join(changed)}. The launch is refused where a decision rests on "
+        "it; a dry run says whether one does."
+    )
+    return LaunchCheck(name="Tables", state=CheckState.WARNING, sentence=sentence)
+
+
+def _model(record: PlanRecord, active: int | None) -> LaunchCheck:
+    decided = record.summary.version
+    if decided == active or decided is None:
+        words = "Nothing was learned yet." if active is None else "The model is the one that decided the plan."
+        state = CheckState.OK
+        if decided is None and active is not None:
+            state, words = CheckState.WARNING, f"Version {active} of the model was learned since. Plan again to use it."
+        return LaunchCheck(name="Model", state=state, sentence=words)
+    now = "none" if active is None else f"version {active}"
+    sentence = f"Version {decided} of the model decided the plan, and {now} is active now. Plan again."
+    return LaunchCheck(name="Model", state=CheckState.WARNING, sentence=sentence)
+
+
+def _approval(found: PlanApproval) -> Iterator[LaunchCheck]:
+    by = ", ".join(one.by for one in found.approvals)
+    if found.approved:
+        yield LaunchCheck(name="Approval", state=CheckState.OK, sentence=f"Approved by {by}.")
+    elif found.required:
+        sentence = "A second person has to approve the plan. Whoever made it cannot."
+        yield LaunchCheck(name="Approval", state=CheckState.WRONG, sentence=sentence)
+    else:
+        yield LaunchCheck(name="Approval", state=CheckState.OK, sentence="This shop asks for none.")
+
+
+def _dates(record: PlanRecord, today: date) -> LaunchCheck:
+    valid = record.plan.valid
+    words = f"Codes are valid {validity(valid.opens, valid.closes)}."
+    if valid.end <= today:
+        return LaunchCheck(name="Dates", state=CheckState.WARNING, sentence=f"{words} That is over.")
+    if valid.start < today:
+        return LaunchCheck(name="Dates", state=CheckState.WARNING, sentence=f"{words} They have begun already.")
+    return LaunchCheck(name="Dates", state=CheckState.OK, sentence=words)
+
+
+def _budget(record: PlanRecord, store: Store) -> Iterator[LaunchCheck]:
+    plan, summary = record.plan, record.summary
+    if plan.budget_amount is None:
+        if summary.total is not None:
+            cost = money(summary.total.markdown.value, currency=store.locale.currency)
+            yield LaunchCheck(name="Budget", state=CheckState.OK, sentence=f"No budget. The codes cost about {cost}.")
+        return
+    budget = money(plan.budget_amount, currency=store.locale.currency)
+    if summary.total is None:
+        sentence = f"The budget of {budget} does not bind, because nothing was learned yet."
+        yield LaunchCheck(name="Budget", state=CheckState.WARNING, sentence=sentence)
+        return
+    cost, chance = money(summary.total.markdown.value, currency=store.locale.currency), summary.overspend_chance
+    warning = overspend_warning(plan, chance)
+    more = warning or ("" if chance is None else overspend_words(plan, chance))
+    state = CheckState.WARNING if warning else CheckState.OK
+    sentence = f"The codes cost about {cost} of {budget}. {more}".rstrip()
+    yield LaunchCheck(name="Budget", state=state, sentence=sentence)
+
+
+def _groups(record: PlanRecord, store: Store) -> Iterator[LaunchCheck]:
+    arms = record.summary.arms
+    named = {Arm.CONTROL: "control", Arm.HOLDOUT: "holdout"}
+    sizes = [f"{words} {arms[arm].customers:,}" for arm, words in named.items() if arm in arms]
+    price = record.summary.solution.budget_price
+    warning = group_warning(record.plan, arms, budget_price=price, currency=store.locale.currency)
+    if sizes or warning:
+        compared = f"Customers to compare with: {', '.join(sizes)}. " if sizes else ""
+        state = CheckState.WARNING if warning else CheckState.OK
+        yield LaunchCheck(name="Groups", state=state, sentence=f"{compared}{warning}".rstrip())
+
+
+# ---- the plans that are kept ----
+#
+# The plans that are kept, the newest first, and the one that a new plan is compared with.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PlanEntry(Result):
+    """A kept plan in brief."""
+
+    plan_id: str
+    """The id of the plan."""
+    campaign: str
+    """The name of the campaign."""
+    planned_at: datetime
+    """When it was decided."""
+    valid_from: date | datetime
+    """The first day of its codes; with a time of day where the plan has one."""
+    customers: int
+    """Number of customers."""
+    codes: int
+    """Number of codes."""
+    launched: bool
+    """Whether its campaign was launched from this plan."""
+
+
+def list_plans(
+    store: Store, *, limit: int, before: tuple[datetime, str] | None = None
+) -> tuple[tuple[PlanEntry, ...], tuple[datetime, str] | None]:
+    """Some plans, and where the next ones begin; None: these are the last.
+
+    before: where to begin, as an earlier call returned it; None: with the newest.
+    """
+    with store.reading() as transaction:
+        records = transaction.plans.recent(limit + 1, before=before)
+        launched = {record.plan_id for record in transaction.plans.campaigns()}
+    shown = records[:limit]
+    entries = tuple(
+        PlanEntry(
+            plan_id=record.plan_id,
+            campaign=record.plan.campaign,
+            planned_at=store.locale.local(record.planned_at),
+            valid_from=record.plan.valid.opens,
+            customers=record.summary.customers,
+            codes=sum(sum(arm.codes.values()) for arm in record.summary.arms.values()),
+            launched=record.plan_id in launched,
+        )
+        for record in shown
+    )
+    more = len(records) > limit
+    return entries, (shown[-1].planned_at, shown[-1].plan_id) if more else None
+
+
+def plan_to_compare(store: Store, campaign: str, *, against: str = "", other_than: str = "") -> PlanRecord | None:
+    """The kept plan that a new one is compared with: the newest of the same campaign; else that of the last launch.
+
+    against: instead of both, the id of a plan, its beginning, or a campaign. other_than: the id of the plan itself,
+    where it is kept.
+    """
+    with store.reading() as transaction:
+        if against:
+            return transaction.plans.get(plan_id_of(transaction, against))
+        own = [record for record in transaction.plans.of(campaign) if record.plan_id != other_than]
+        if own:
+            return max(own, key=lambda record: record.planned_at)
+        launched = [record for record in transaction.plans.campaigns() if record.plan_id != other_than]
+        if not launched:
+            return None
+        return transaction.plans.get(max(launched, key=lambda record: record.launched_at).plan_id)
+
+
+# ---- the first draft of a plan ----
+#
+# The first draft of a plan: sensible limits and dates for a new campaign, or those of an earlier one.
+
+
+_DEPTHS = ("0.1", "0.2", "0.3")  # where no campaign says which
+_SHARE = "20%"
+FIRST_SHARE = "2%"
+"""Of the customers, for a depth that is hardly known: enough to learn from, and little to lose."""
+_WEIGHT = 3
+_DAYS = 14
+
+
+def new_plan(store: Store, data: ShopData, *, campaign: str, today: date) -> dict[str, Any]:
+    """The content of a plan file: depths, limits, groups and weight of the last campaign, two weeks from next Monday.
+
+    Before the first campaign depths are assigned at random, because nobody knows yet what a depth brings. Afterwards
+    a control group shows what deciding is worth; a holdout always shows what codes are worth.
+    """
+    with store.reading() as transaction:
+        launched, is_learned = transaction.plans.campaigns(), transaction.beliefs.version() is not None
+    content: dict[str, Any] = {
+        "campaign": campaign,
+        "customers": {"table": "customers", "eligible": "true"},
+        "depths": {depth: {"at_most": _SHARE} for depth in _DEPTHS},
+        "objective": {"revenue_weight": _WEIGHT},
+        "holdout": {"share": HOLDOUT_SHARE},
+    }
+    content |= {"control": {"share": CONTROL_SHARE}} if is_learned else {"policy": {"name": "random"}}
+    if launched:
+        last = content_of(max(launched, key=lambda record: record.launched_at).plan)
+        content["customers"] = {key: text for key, text in last["customers"].items() if key != "as_of"}
+        kept = ("depths", "objective", "control", "holdout", "channel")
+        content |= {key: last[key] for key in kept if key in last}
+        if not content["holdout"].get("lasting"):  # a shop that has turned it on since means its new plans
+            content["holdout"] = {"share": content["holdout"]["share"]}
+    return _dated(content, data, today=today, days=_DAYS)
+
+
+def first_cap(experience: DepthExperience | None, *, is_learned: bool) -> str:
+    """The share of customers that a depth begins with which is added to a plan.
+
+    experience: of the depth; None: not known. is_learned: whether any campaign was; before, no depth is known better
+    than another.
+    """
+    if not is_learned:
+        return _SHARE
+    return FIRST_SHARE if experience is None or experience.extrapolated else _SHARE
+
+
+def next_plan(store: Store, data: ShopData, name: str, *, campaign: str, today: date) -> dict[str, Any]:
+    """The content of a plan file: the plan of an earlier campaign (or a kept plan) with a new name and new dates."""
+    with store.reading() as transaction:
+        plan = transaction.plans.get(plan_id_of(transaction, name)).plan
+    return _dated(content_of(plan) | {"campaign": campaign}, data, today=today, days=plan.valid.days)
+
+
+def _dated(content: dict[str, Any], data: ShopData, *, today: date, days: int) -> dict[str, Any]:
+    """Valid from the next Monday; decided by the newest features that the tables can give."""
+    with data.tables() as tables:
+        newest = day_after_last_order(tables)
+    monday = today + timedelta(days=7 - today.weekday())
+    content["customers"] = {**content.get("customers", {}), "as_of": min(newest, today).isoformat()}
+    content["valid"] = {"from": monday.isoformat(), "days": days}
+    return content

@@ -1,0 +1,660 @@
+"""Plans: validated, decided with their customers, named by the hash of their inputs, and kept."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from hashlib import sha256
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disco.campaign import Belief
+from disco.operations.arms import ARMS, Groups, holdout_inputs, holdout_secret, offer_of, refuse_floors_above_caps
+from disco.operations.audience import (
+    ShopData,
+    check_audience,
+    contact_inputs,
+    contacted,
+    label_columns,
+    label_inputs,
+    load_audience,
+    sources_of,
+)
+from disco.operations.codes import read_pool, refuse_too_few, usable_codes
+from disco.operations.contexts import FeatureCache
+from disco.operations.decide import Basis, binding_limits, decide_groups, forecast, overspend_chance, solution_of
+from disco.operations.exporting import refuse_export
+from disco.operations.forecast import past_forecasts
+from disco.operations.plan_warnings import (
+    audience_warnings,
+    hour_warnings,
+    key_warnings,
+    launched_before,
+    plan_risks,
+    pool_warnings,
+    shared_elsewhere,
+)
+from disco.operations.versions import belief_for, belief_hash
+from disco.operations.webhooks import tell as announce
+from disco.records.arrays import Flags, Integers, Labels, Matrix, Vector
+from disco.records.content import content_hash
+from disco.records.currency import GBP
+from disco.records.decisions import Arm, Audience, Offer
+from disco.records.errors import Problem, StateError
+from disco.records.jobs import Event
+from disco.records.life import PlanRecord, PlanTables
+from disco.records.locale import LOCALE_INPUT, Locale
+from disco.records.people import Actor
+from disco.records.plan import Plan
+from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanSummary, Solution
+from disco.records.ports import Clock, Engine
+from disco.records.program import VERSION
+from disco.records.progress import Report, Stages, tell
+from disco.records.result import DepthKey, NotInJson, Result, TableResult
+from disco.records.table_rows import TableRows
+from disco.records.wording import counted
+from disco.store import Store, Transaction
+
+# ---- a decided plan ----
+#
+# A decided plan: who gets what, at which prices, with which expectation; named by the hash of its inputs, and kept.
+
+
+_ID_LENGTH = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Planned:
+    """A plan with its customers. Everything but the tables is also in `record()`."""
+
+    plan: Plan
+    inputs: Mapping[str, str]  # name → hash of everything the decisions depend on
+    decisions: pa.Table  # the columns of `kept.PLANNED`, one row per customer
+    contexts: Matrix  # (n, d1), of the same rows
+    network: str  # names the context network
+    version: int | None  # of the belief that decided; None: nothing was learned
+    solution: Solution
+    arms: Mapping[Arm, ArmForecast]
+    total: MoneyForecast | None  # of all codes together
+    binding: tuple[str, ...]  # limits that cost something, in words
+    warnings: tuple[str, ...]
+    features: TableRows | None  # retained so that another network can embed the customers again
+    planned_at: datetime
+    sources: Mapping[str, str] = field(default_factory=dict)  # file or table → hash when the plan was made
+    overspend_chance: float | None = None  # that the codes cost more than the budget
+    left_out: Mapping[str, int] | None = None  # by key: eligible customers who were not decided about
+
+    @property
+    def plan_id(self) -> str:
+        return plan_id(self.plan, self.inputs)
+
+    @property
+    def currency(self) -> str:
+        """The code of the currency it was decided in."""
+        return Locale.of_fingerprint(self.inputs.get(LOCALE_INPUT, "")).currency.code
+
+    def record(self) -> PlanRecord:
+        return PlanRecord(
+            plan_id=self.plan_id,
+            plan=self.plan,
+            inputs=self.inputs,
+            summary=PlanSummary(
+                customers=self.decisions.num_rows,
+                network=self.network,
+                version=self.version,
+                solution=self.solution,
+                arms=self.arms,
+                total=self.total,
+                binding=self.binding,
+                warnings=self.warnings,
+                sources=self.sources,
+                overspend_chance=self.overspend_chance,
+                left_out=self.left_out,
+            ),
+            planned_at=self.planned_at,
+        )
+
+    def tables(self) -> PlanTables:
+        return PlanTables(decisions=self.decisions, contexts=self.contexts, features=self.features)
+
+
+def plan_id(plan: Plan, inputs: Mapping[str, str]) -> str:
+    """The hash of the plan and of every input: equal inputs decide the same, so they have the same name."""
+    content = {"plan": json.loads(plan.model_dump_json(by_alias=True)), "inputs": dict(inputs)}
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:_ID_LENGTH]
+
+
+def keep(store: Store, planned: Planned) -> None:
+    """Keep a plan with its tables. The same plan again changes nothing, unless what was kept of it is damaged."""
+    with store.writing(planned.plan.campaign, action="plan") as transaction:
+        is_new = planned.plan_id not in transaction.plans.ids()
+        keep_within(transaction, planned, by=store.actor, renew=True)
+        if is_new:
+            campaign, customers = planned.plan.campaign, planned.decisions.num_rows
+            told = {"plan_id": planned.plan_id, "campaign": campaign, "customers": customers}
+            announce(transaction, Event.PLAN_READY, told, actor=store.actor, now=planned.planned_at)
+
+
+def keep_within(transaction: Transaction, planned: Planned, *, by: Actor, renew: bool = False) -> None:
+    """Keep a plan, and who made it: they cannot approve it.
+
+    renew: also where it is there and damaged.
+    """
+    added = transaction.plans.add(planned.record(), planned.tables(), renew=renew)
+    if added or not transaction.approvals.makers(planned.plan_id):
+        transaction.approvals.add_maker(planned.plan_id, by, at=planned.planned_at)
+        transaction.journal.note(plan_id=planned.plan_id, customers=planned.decisions.num_rows)
+
+
+def load(store: Store, name: str) -> Planned:
+    """The plan with this id, or the only one whose id begins so, as it was kept."""
+    with store.reading() as transaction:
+        return read_planned(transaction, transaction.plans.get(name))
+
+
+def read_planned(transaction: Transaction, record: PlanRecord) -> Planned:
+    """A plan that is kept, with its tables."""
+    if plan_id(record.plan, record.inputs) != record.plan_id:
+        raise StateError(
+            f"plan {record.plan_id}",
+            found="another content than its name says",
+            expected="a plan as it was kept",
+            fix="Run `disco plan` again.",
+        )
+    summary, tables = record.summary, transaction.plans.tables(record.plan_id)
+    return Planned(
+        plan=record.plan,
+        inputs=record.inputs,
+        decisions=tables.decisions,
+        contexts=tables.contexts,
+        network=summary.network,
+        version=summary.version,
+        solution=summary.solution,
+        arms=summary.arms,
+        total=summary.total,
+        binding=summary.binding,
+        warnings=summary.warnings,
+        features=tables.features,
+        planned_at=record.planned_at,
+        sources=summary.sources,
+        overspend_chance=summary.overspend_chance,
+        left_out=summary.left_out,
+    )
+
+
+# ---- what a plan depends on besides customers, features and network; a launch compares all of it
+
+
+def inputs_of_locale(locale: Locale) -> dict[str, str]:
+    """Nothing in pounds and UTC."""
+    return {LOCALE_INPUT: said} if (said := locale.fingerprint()) else {}
+
+
+def inputs_of_belief(belief: Belief) -> dict[str, str]:
+    return {"belief": belief_hash(belief), "evidence": belief.basket.evidence.hash}
+
+
+def inputs_of_program(plan: Plan, *, customers: int, segment_sizes: Mapping[str, int] | None = None) -> dict[str, str]:
+    """The limits in customers and money as this version reads them from the plan, and the version itself."""
+    offer = offer_of(plan, eligible=customers, segment_sizes=segment_sizes)
+    limits = repr(offer) + ("" if offer.segments is None else repr(sorted(offer.segments.items())))
+    return {"limits": sha256(limits.encode()).hexdigest(), "program_version": VERSION}
+
+
+# ---- decisions as a table, without codes at first ----
+
+
+def decision_table(
+    audience: Audience,
+    *,
+    arms: dict[Arm, Flags],
+    depths: tuple[float, ...],
+    choice: Integers,
+    value: Vector,
+    expected_full_price: Vector,
+    engagement: Vector,
+    belief: Belief,
+) -> pa.Table:
+    """One row per customer; before any purchase was learned nothing is expected, so those columns are null.
+
+    expected_full_price, engagement (n,): money and the chance to buy at the chosen depth; they are not read without a
+    code, nor before any purchase.
+    """
+    offered = np.asarray(depths)
+    none = choice < 0
+    expected, rates, unknown = np.zeros(len(audience)), np.zeros(len(audience)), np.ones(len(audience), np.bool_)
+    if belief.basket.campaigns:
+        expected, rates, unknown = np.nan_to_num(expected_full_price), np.nan_to_num(engagement), none
+    arm = np.select([arms[name] for name in ARMS], range(len(ARMS)))
+    return pa.table(
+        {
+            "customer_id": pa.array(audience.ids),
+            "arm": pa.array([str(name) for name in ARMS]).take(pa.array(arm)),
+            "depth": pa.array(np.append(offered, 0.0)[choice], mask=none),
+            "value": pa.array(value),
+            "known": pa.array(audience.known),
+            "expected_full_price": pa.array(expected, mask=unknown),
+            "expected_engagement": pa.array(rates, mask=unknown),
+            **label_columns(audience),
+        }
+    )
+
+
+def segments_of(decisions: pa.Table) -> Labels | None:
+    """(n,) the labels that were kept, empty text for none; None: the plan has no segments."""
+    if "segment" not in decisions.column_names or decisions["segment"].null_count == decisions.num_rows:
+        return None
+    return np.asarray(pc.fill_null(decisions["segment"], "").to_pylist(), object)
+
+
+def segment_sizes(decisions: pa.Table, rows: Flags | None = None) -> dict[str, int]:
+    """Customers by label, of all decisions or of these rows."""
+    segment = segments_of(decisions)
+    return {} if segment is None else dict(Counter((segment if rows is None else segment[rows]).tolist()))
+
+
+def coded_rows(decisions: pa.Table) -> Integers:
+    """The rows that have a depth, and so a code."""
+    return np.flatnonzero(decisions["depth"].is_valid().to_numpy())
+
+
+def with_codes(decisions: pa.Table, codes: pa.Array) -> pa.Table:
+    """The decisions with these codes at the rows that have a depth, null elsewhere."""
+    places = np.full(decisions.num_rows, -1, np.int64)
+    rows = coded_rows(decisions)
+    places[rows] = np.arange(rows.size)
+    return decisions.append_column("code", codes.take(pa.array(places, mask=places < 0)))
+
+
+# ---- from a plan and its customers to decisions ----
+#
+# From a plan and its customers to decisions: split the arms, decide each by its rule, say what to expect.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PlanResult(TableResult):
+    """A decided plan: who would get what, what that is expected to bring, and what each limit costs.
+
+    As a table: one row per customer.
+    """
+
+    plan_id: str
+    """The hash of everything the decisions rest on; `disco launch` takes it."""
+    campaign: str
+    """The name of the campaign."""
+    customers: int
+    """Customers who were decided about."""
+    left_out: Mapping[str, int]
+    """Eligible customers who were not, by the key of the plan that leaves them out: include, exclude, contact."""
+    currency: str = GBP.code
+    """The currency of all money here, by its code of ISO 4217."""
+    version: int | None
+    """The version of the model that decided; null where nothing was learned yet."""
+    network: str
+    """The hash of the context network."""
+    arms: Mapping[Arm, ArmForecast]
+    """By group: decided, control, holdout."""
+    total: MoneyForecast | None
+    """What all codes together are expected to bring; null before any purchase was learned."""
+    ceiling: float | None
+    """The expected markdown that all codes may reach, the reserve included; below the budget where `overspend_risk`
+    asks for it; null without a budget."""
+    overspend_chance: float | None
+    """The chance that the codes cost more than the budget (without the reserve); null without a budget or forecast."""
+    prices: Mapping[DepthKey, float] | None
+    """What one more code of a depth is worth, in revenue; null where depths were assigned at random."""
+    budget_price: float
+    """What one more unit of budget is worth, in revenue; 0 without a budget or where it does not bind."""
+    status: str
+    """How the solve ended."""
+    value: float
+    """The objective w·revenue − markdown of the decided group, at the policy's figures."""
+    bound: float
+    """No allocation under these limits is worth more."""
+    gap: float
+    """(bound − value) relative to the bound; 0 is proved optimal."""
+    reserve: Mapping[DepthKey, int | None]
+    """Codes per depth kept back for late arrivals; null: no limit."""
+    binding: tuple[str, ...]
+    """The limits that cost something, in words."""
+    warnings: tuple[str, ...]
+    """What to know before a launch."""
+    inputs: Mapping[str, str]
+    """Name → hash of everything the decisions rest on; a launch compares them."""
+    planned_at: datetime
+    """When it was decided."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long each stage of the work took, in their order; nothing else depends on it."""
+    dry_run: bool
+    """Whether this was a rehearsal: nothing was written."""
+    planned: NotInJson[Planned]
+
+    @classmethod
+    def of(cls, planned: Planned, *, dry_run: bool, seconds: Mapping[str, float] | None = None) -> "PlanResult":
+        solution, weight = planned.solution, planned.plan.objective.revenue_weight
+        return cls(
+            plan_id=planned.plan_id,
+            campaign=planned.plan.campaign,
+            customers=planned.decisions.num_rows,
+            left_out=planned.left_out or {},
+            currency=planned.currency,
+            version=planned.version,
+            network=planned.network,
+            arms=planned.arms,
+            total=planned.total,
+            ceiling=solution.ceiling(planned.plan.budget_amount),
+            overspend_chance=planned.overspend_chance,
+            prices=solution.revenue_prices(weight),
+            budget_price=solution.revenue_budget_price(weight),
+            status=solution.status,
+            value=solution.value,
+            bound=solution.bound,
+            gap=solution.gap,
+            reserve=dict(zip(solution.depths, solution.reserve, strict=True)),
+            binding=planned.binding,
+            warnings=(*plan_risks(planned.record()), *planned.warnings),
+            inputs=planned.inputs,
+            planned_at=planned.planned_at,
+            seconds=seconds or {},
+            dry_run=dry_run,
+            planned=planned,
+        )
+
+    def to_arrow(self) -> pa.Table:
+        """customer_id, arm, depth (null: no code), value, known, expected_full_price, expected_engagement."""
+        return self.planned.decisions
+
+
+def make_plan(
+    store: Store,
+    data: ShopData,
+    plan: Plan,
+    *,
+    prior: Belief,
+    clock: Clock,
+    cache: FeatureCache,
+    engine: Engine | None = None,
+    dry_run: bool = False,
+    report: Report | None = None,
+) -> PlanResult:
+    """Load the plan's customers, decide every one of them with the active model, and keep the plan.
+
+    A dry run does the same and keeps nothing. report: is told how far the work is.
+    """
+    stages = Stages(report)
+    stages(0, None, "reading customers")
+    refuse_export(data, plan)
+    pool = read_pool(data, plan)
+    at_limit = contacted(store, data, plan)
+    loaded = load_audience(data, plan, cache=cache, engine=engine, contacted=at_limit, keeps=not dry_run, report=stages)
+    belief, version = belief_for(store, prior=prior, network=loaded.network, head=loaded.head)
+    planned = plan_campaign(
+        store,
+        plan,
+        loaded.audience,
+        belief=belief,
+        version=version,
+        network=loaded.network,
+        inputs=loaded.inputs,
+        clock=clock,
+        features=loaded.features,
+        notes=loaded.notes,
+        sources=sources_of(data, plan),
+        left_out=loaded.left_out,
+        engine=engine,
+        report=stages,
+    )
+    more = (
+        *hour_warnings(plan, store.locale),
+        *pool_warnings(store, planned, pool),
+        *shared_elsewhere(store, planned),
+    )
+    planned = replace(planned, warnings=(*planned.warnings, *more))
+    if not dry_run:
+        stages(0, None, "keeping the plan")
+        keep(store, planned)
+    return PlanResult.of(planned, dry_run=dry_run, seconds=stages.seconds())
+
+
+def plan_campaign(
+    store: Store,
+    plan: Plan,
+    audience: Audience,
+    *,
+    belief: Belief,
+    version: int | None,
+    network: str,
+    inputs: Mapping[str, str],
+    clock: Clock,
+    features: TableRows | None = None,
+    notes: Sequence[str] = (),
+    sources: Mapping[str, str] | None = None,
+    left_out: Mapping[str, int] | None = None,
+    engine: Engine | None = None,
+    report: Report | None = None,
+) -> Planned:
+    """Decide every customer of the audience. Writes nothing.
+
+    inputs: hashes of what the audience was made of, by name; those of belief, limits and program are added. notes:
+    shown among the warnings. sources: hashes of the files the inputs come from; equal ones spare a rebuild at launch.
+    left_out: by key of the plan, eligible customers who are not in the audience.
+    """
+    with store.reading() as transaction:
+        secret = holdout_secret(transaction, plan)
+    basis = Basis(
+        audience=audience,
+        belief=belief,
+        past=past_forecasts(
+            store,
+            learned=belief.basket.campaigns,
+            as_of=plan.customers.as_of,
+            personal=belief.head is not None,
+        ),
+        currency=store.locale.currency,
+        secret=secret,
+        engine=engine,
+    )
+    tell(report, 0, None, "deciding")
+    decided = decide_groups(basis, plan)
+    tell(report, 0, None, "forecasting")
+    found = forecast(basis, plan, decided)
+    tell(report, 0, None, "looking for warnings")
+    inputs = {
+        **_audience_inputs(audience, inputs),
+        **inputs,
+        **inputs_of_belief(belief),
+        **inputs_of_locale(store.locale),
+        **inputs_of_program(plan, customers=len(audience), segment_sizes=decided.groups.segment_sizes),
+        **_contacts(store, plan, audience),
+        **holdout_inputs(plan, secret),
+    }
+    return Planned(
+        plan=plan,
+        inputs=inputs,
+        decisions=decision_table(
+            audience,
+            arms=decided.groups.arms,
+            depths=plan.offered,
+            choice=decided.choice,
+            value=decided.value,
+            expected_full_price=decided.expected_full_price,
+            engagement=decided.engagement,
+            belief=belief,
+        ),
+        contexts=audience.context,
+        network=network,
+        version=version,
+        solution=solution_of(basis, plan, decided),
+        arms=found.arms,
+        total=None if found.total is None else found.total.money(np.asarray(plan.offered)),
+        binding=binding_limits(basis, decided),
+        warnings=(
+            *notes,
+            *launched_before(store, plan, plan_id(plan, inputs)),
+            *key_warnings(plan),
+            *audience_warnings(
+                belief,
+                audience,
+                np.asarray(plan.offered),
+                needs_belief=not plan.policy.assigns_at_random,
+                has_budget=plan.budget_amount is not None,
+                last_contexts=_last_contexts(store, plan.campaign, network),
+            ),
+        ),
+        features=features,
+        planned_at=clock.now(),
+        sources=sources or {},
+        overspend_chance=overspend_chance(plan, decided, found.total),
+        left_out=left_out or None,
+    )
+
+
+def _audience_inputs(audience: Audience, there: Mapping[str, str]) -> dict[str, str]:
+    """Hashes of the customers and their labels; those that are there need no second reading of all customers."""
+    labels = {"segment": audience.segment, "channel": audience.channel}
+    names = ("customers", *(name for name, given in labels.items() if given is not None))
+    if all(name in there for name in names):
+        return {name: there[name] for name in names}
+    return {"customers": content_hash(pa.table({"customer_id": audience.ids})), **label_inputs(audience)}
+
+
+def _contacts(store: Store, plan: Plan, audience: Audience) -> dict[str, str]:
+    with store.reading() as transaction:
+        return contact_inputs(transaction, plan, pa.array(audience.ids).cast(pa.string()))
+
+
+def _last_contexts(store: Store, campaign: str, network: str) -> Matrix | None:
+    """Contexts of the known customers of the last other campaign under the same network."""
+    with store.reading() as transaction:
+        earlier = [
+            record
+            for record in transaction.plans.campaigns()
+            if record.campaign != campaign and record.network == network
+        ]
+        if not earlier:
+            return None
+        last = max(earlier, key=lambda record: record.launched_at).campaign
+        known = np.asarray(transaction.decisions.of(last)["known"].to_numpy(), np.bool_)
+        return transaction.contexts.of(last, network, np.flatnonzero(known))
+
+
+# ---- the verdict on tables and plans ----
+#
+# The verdict on a retailer's tables, or on a campaign plan.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TablesVerdict(Result):
+    """What is wrong with a retailer's tables."""
+
+    clean: bool
+    """Whether no problem was found."""
+    as_of: date
+    """The last day that dates may name."""
+    rows: Mapping[str, int]
+    """Rows of each table that was read."""
+    count: int
+    """Problems found."""
+    problems: tuple[Problem, ...]
+    """Every problem; a problem of several rows is named once, with its first row and their number."""
+    notes: tuple[str, ...]
+    """What was found in the files without being told: delimiters, encodings, names of columns."""
+    warnings: tuple[str, ...]
+    """What may be a mistake although every rule is kept."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        as_of: date,
+        rows: Mapping[str, int],
+        problems: tuple[Problem, ...],
+        notes: tuple[str, ...] = (),
+        warnings: tuple[str, ...] = (),
+    ) -> "TablesVerdict":
+        return cls(
+            clean=not problems,
+            as_of=as_of,
+            rows=rows,
+            count=len(problems),
+            problems=problems,
+            notes=notes,
+            warnings=warnings,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PlanVerdict(Result):
+    """A campaign plan that can be used; one that cannot is an error with every problem."""
+
+    clean: bool
+    """Whether no problem was found."""
+    campaign: str
+    """The name of the campaign."""
+    depths: tuple[float, ...]
+    """The depths offered."""
+    valid_from: date
+    """The first day of the codes."""
+    valid_before: date
+    """The day after their last."""
+    eligible: int | None
+    """Customers who meet its condition; null where no shop was there to look at."""
+    warnings: tuple[str, ...]
+    """What to know before it is planned."""
+
+    @classmethod
+    def of(cls, plan: Plan, *, eligible: int | None = None, warnings: tuple[str, ...] = ()) -> "PlanVerdict":
+        return cls(
+            clean=True,
+            campaign=plan.campaign,
+            depths=plan.offered,
+            valid_from=plan.valid.start,
+            valid_before=plan.valid.end,
+            eligible=eligible,
+            warnings=warnings,
+        )
+
+
+def validate_plan(data: ShopData, plan: Plan) -> PlanVerdict:
+    """Also look at what the plan names: the table of customers, the condition, lists, limits, the pool of codes.
+
+    Everything that can be seen without the database and without a solve. Customers who joined too late or were
+    contacted too often are still among those counted here.
+    """
+    refuse_export(data, plan)
+    customers = check_audience(data, plan)
+    # without the database its secret is not known; any other draws as many people, and only their number counts here
+    groups = Groups.of(plan, customers.ids, segment=customers.segment, secret=b"any")
+    offer = groups.offer(plan)
+    warnings = (*customers.notes, *key_warnings(plan), *hour_warnings(plan, data.locale))
+    pool = read_pool(data, plan)
+    if pool is not None:
+        codes = usable_codes(pool, shared=plan.shared_codes.values())
+        least, most = _codes_at_launch(plan, offer, reached=groups.reached)
+        refuse_too_few(len(codes), needed=least)
+        if len(codes) < most:
+            warnings += (f"The pool has {counted(len(codes), 'code')}; up to {most:,} may be needed at the launch.",)
+    return PlanVerdict.of(plan, eligible=len(customers.ids), warnings=warnings)
+
+
+def validate_plan_alone(plan: Plan) -> PlanVerdict:
+    """The same where no shop is there to look at: what the plan says by itself."""
+    refuse_floors_above_caps(plan)
+    return PlanVerdict.of(plan, warnings=tuple(key_warnings(plan)))
+
+
+def _codes_at_launch(plan: Plan, offer: Offer, *, reached: int) -> tuple[int, int]:
+    """The fewest and the most codes of a pool that a launch needs; reached: customers outside the holdout."""
+    own = np.array([depth not in plan.shared_codes for depth in offer.depths])
+    caps = np.array([reached if cap is None else cap for cap in offer.caps])
+    floors = np.array(offer.floors or np.zeros(own.size, np.int64))
+    of_segments = np.array([limits.floors for limits in (offer.segments or {}).values()]).reshape(-1, own.size)
+    floors = np.maximum(floors, of_segments.sum(axis=0))
+    least, most = int(floors[own].sum()), min(int(caps[own].sum()), reached)
+    counts = all(isinstance(section.at_most, int) for section in plan.depths.values())
+    if plan.policy.assigns_at_random and offer.budget is None and offer.segments is None and counts:
+        least = most if caps.sum() <= reached else least  # nothing keeps codes back
+    return least, most
