@@ -72,7 +72,7 @@ def decided(table: Any, customers: int, folder: Path, *, budget: bool) -> tuple[
     """Contexts → written decisions; seconds of each stage, and the allocation."""
     from disco import Thompson
     from disco.allocation.allocate_table import _Run, allocate_table
-    from disco.operations.deciding_tables import ValuedChunk
+    from disco.operations.offline import ValuedChunk
 
     stages: dict[str, float] = {}
     fold = _Run._fold

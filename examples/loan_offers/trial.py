@@ -16,7 +16,7 @@ from disco.belief.movement import Movement
 from disco.errors import InputError
 from disco.evaluation.estimates import mean_estimate, ratio_estimate
 from disco.evaluation.off_policy import OffPolicy, off_policy, target_probabilities
-from disco.operations.propensities import decision_propensities
+from disco.operations.replay import decision_propensities
 from disco.records.estimate import Estimate
 from disco.records.score import ScoreBins
 

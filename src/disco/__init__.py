@@ -55,7 +55,7 @@ if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the tw
     from disco.features import build_features as build_features
     from disco.features import has_history as has_history
     from disco.features import training_set as training_set
-    from disco.operations.deciding_tables import decide_table as decide_table
+    from disco.operations.offline import decide_table as decide_table
     from disco.policy import EpsilonGreedy as EpsilonGreedy
     from disco.policy import Greedy as Greedy
     from disco.policy import Policy as Policy
@@ -113,7 +113,7 @@ _HOME_OF = {
     "build_features": "disco.features",
     "has_history": "disco.features",
     "training_set": "disco.features",
-    "decide_table": "disco.operations.deciding_tables",
+    "decide_table": "disco.operations.offline",
     "EpsilonGreedy": "disco.policy",
     "Greedy": "disco.policy",
     "Policy": "disco.policy",

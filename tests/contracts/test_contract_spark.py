@@ -21,7 +21,7 @@ from disco.allocation import Segments, allocate, allocate_table
 from disco.belief import Evidence
 from disco.features.builder import FeatureRequest, build_features
 from disco.features.on_engine import feature_chunks
-from disco.operations.allocating import allocate_files
+from disco.operations.offline import allocate_files
 from disco.operations.training import write_features
 from disco.records.errors import InputError
 from disco.retailer.settings import RetailerSettings

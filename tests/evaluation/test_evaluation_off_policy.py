@@ -6,7 +6,7 @@ import pytest
 from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief, decide
 from disco.evaluation.off_policy import off_policy, off_policy_difference, target_probabilities
-from disco.operations.propensities import decision_propensities
+from disco.operations.replay import decision_propensities
 from disco.policy import EpsilonGreedy, Greedy, Thompson
 from disco.records.decisions import Audience, Offer
 from disco.records.errors import InfeasibleError, InputError

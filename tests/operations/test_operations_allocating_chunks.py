@@ -13,8 +13,8 @@ from spark_cluster import spark_engine
 
 from disco import LocalEngine
 from disco.allocation import budget, rate_range, table
-from disco.operations import allocating_chunks
-from disco.operations.allocating import AllocationSummary, allocate_files
+from disco.operations import offline
+from disco.operations.offline import AllocationSummary, allocate_files
 from disco.records.errors import InputError
 from disco.records.identity import buckets_of
 from disco.records.manifest import MANIFEST
@@ -36,7 +36,7 @@ def engine(request):
 @pytest.fixture
 def small_samples(monkeypatch):
     """Tables of some thousand customers go the way of many."""
-    monkeypatch.setattr(allocating_chunks, "_BUCKETS", 24)
+    monkeypatch.setattr(offline, "_BUCKETS", 24)
     monkeypatch.setattr(table, "SAMPLED", 1500)
     monkeypatch.setattr(budget, "EXACT_RATE", 2000)
     monkeypatch.setattr(budget, "CONTESTED_AT_ONCE", 1500)
@@ -114,19 +114,19 @@ def test_values_and_costs_are_brought_together_once_for_all_passes(small_samples
     values, costs = tables()
     calls = tmp_path / "calls"
     calls.mkdir()
-    join = allocating_chunks._WithCosts.__call__
+    join = offline._WithCosts.__call__
 
-    class Counted(allocating_chunks._WithCosts):
+    class Counted(offline._WithCosts):
         def __call__(self, rows):
             (calls / uuid4().hex).touch()  # by whichever process
             return join(self, rows)
 
-    monkeypatch.setattr(allocating_chunks, "_WithCosts", Counted)
+    monkeypatch.setattr(offline, "_WithCosts", Counted)
     folder, priced = written(values, tmp_path / "values", 4, seed=1), written(costs, tmp_path / "costs", 3, seed=2)
     found = run(engine, folder, tmp_path / "codes", limits=LIMITS["budget"], costs=priced, chunks=True)
     assert found.feasible
     assert len(list(calls.iterdir())) == len(
-        set(buckets_of(values["customer_id"], allocating_chunks._BUCKETS).to_pylist())
+        set(buckets_of(values["customer_id"], offline._BUCKETS).to_pylist())
     )
 
 

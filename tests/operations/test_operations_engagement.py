@@ -20,8 +20,8 @@ from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch
 from disco.operations.learning import learn_campaigns, rebuild
 from disco.operations.ledger import ingest, revert
-from disco.operations.propensities import add_propensities
 from disco.operations.repair import repair_campaigns
+from disco.operations.replay import add_propensities
 from disco.operations.versions import active_belief, belief_for, belief_of, engagement_text
 from disco.records.errors import FileFormatError, StateError
 from disco.records.plan_summary import PlanSummary

@@ -28,8 +28,8 @@ from disco.operations.launching import launch
 from disco.operations.learning import learn_campaigns, rebuild
 from disco.operations.ledger import ingest, quarantined_rows, revert
 from disco.operations.plan import keep
-from disco.operations.propensities import add_propensities
 from disco.operations.pruning import prune
+from disco.operations.replay import add_propensities
 from disco.operations.schedules import add_schedule, list_schedules
 from disco.records.decisions import Audience
 from disco.records.errors import InputError, StateError

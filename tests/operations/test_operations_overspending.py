@@ -7,7 +7,7 @@ from disco.belief import draw_full_price_totals
 from disco.operations.decide import TOLERANCE, exceeded_with, largest_share
 from disco.operations.forecast import PastForecasts
 from disco.operations.launching import launch
-from disco.operations.propensities import add_propensities
+from disco.operations.replay import add_propensities
 from disco.records.decisions import Arm
 from disco.records.errors import InfeasibleError, PlanError
 from disco.records.plan_summary import Calibration

@@ -12,7 +12,7 @@ from disco.operations.explaining import explain
 from disco.operations.exporting import csv_safe, export_codes
 from disco.operations.learning import learn_campaigns
 from disco.operations.ledger import ingest
-from disco.operations.propensities import add_propensities
+from disco.operations.replay import add_propensities
 from disco.operations.results import AllResults, read_out
 from disco.records.decisions import Arm
 from disco.records.errors import InputError

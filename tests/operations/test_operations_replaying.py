@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from disco.operations.replaying import read_log
+from disco.operations.replay import read_log
 from disco.records.errors import InputError
 
 

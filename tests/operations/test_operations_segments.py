@@ -14,7 +14,7 @@ from disco.operations.forecast import PastForecasts
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch
 from disco.operations.plan import plan_id
-from disco.operations.propensities import add_propensities
+from disco.operations.replay import add_propensities
 from disco.records.decisions import Audience, Offer, SegmentLimits
 from disco.records.errors import InfeasibleError, PlanError, StateError
 from disco.records.plan import read_plan

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from disco.operations.shop_files import ShopFiles
+from disco.operations.site import ShopFiles
 from disco.records.diagnosis import Diagnosis, Outcome
 from disco.records.private import temporary_folder, unfinished_file
 

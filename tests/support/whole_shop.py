@@ -22,7 +22,7 @@ from disco.operations.launching import Launched, launch
 from disco.operations.learning import learn_campaigns
 from disco.operations.ledger import ingest, revert
 from disco.operations.plan import Planned, keep, plan_campaign
-from disco.operations.propensities import add_propensities
+from disco.operations.replay import add_propensities
 from disco.operations.versions import active_belief
 from disco.records.decisions import Audience
 from disco.records.plan import read_plan

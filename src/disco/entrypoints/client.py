@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from disco.operations.campaign_list import CampaignList
     from disco.operations.demand import Demand
     from disco.operations.doctor import HealthCheck
+    from disco.operations.experiment import PowerResult
     from disco.operations.explaining import Explanation
     from disco.operations.forgetting import Forgotten
     from disco.operations.journal import AuditVerdict
@@ -42,11 +43,9 @@ if TYPE_CHECKING:
     from disco.operations.ledger import Ingested, Reverted
     from disco.operations.people import NewKey, RevokedKey
     from disco.operations.plan import PlanResult, PlanVerdict, TablesVerdict
-    from disco.operations.power import PowerResult
-    from disco.operations.propensities import PropensitiesResult
     from disco.operations.pruning import Pruned
     from disco.operations.recalling import Recalled
-    from disco.operations.replaying import ReplayResult
+    from disco.operations.replay import PropensitiesResult, ReplayResult
     from disco.operations.results import AllResults, CampaignResults
     from disco.operations.review import PlanCopy, PlanDifference, PlanEntry, PlanReview
     from disco.operations.training import ContextTrained
@@ -327,7 +326,7 @@ class Client:
 
     def propensities(self, campaign: str, *, draws: int = 200, timeout: float | None = None) -> "PropensitiesResult":
         """Add to every decision how likely it was, so that other policies can be evaluated on this campaign later."""
-        from disco.operations.propensities import PropensitiesResult
+        from disco.operations.replay import PropensitiesResult
 
         path = f"campaigns/{_part(campaign)}/propensities"
         return self._result(self._asked(path, None, params={"draws": draws}), PropensitiesResult, timeout)
@@ -354,7 +353,7 @@ class Client:
 
     def power(self, *, baseline: float, sd: float, **options: float) -> "PowerResult":
         """How large an A/B test has to be: with `uplift`, `customers` or both; see `POST power`."""
-        from disco.operations.power import PowerResult
+        from disco.operations.experiment import PowerResult
 
         return PowerResult.from_dict(self._post("power", {"baseline": baseline, "sd": sd, **options}))
 
@@ -378,7 +377,7 @@ class Client:
         self, log: str, *, context: Sequence[str], policies: Sequence[str], timeout: float | None = None, **options: Any
     ) -> "ReplayResult":
         """What policies would have earned. log: a file within the shop's folder; see `POST replay`."""
-        from disco.operations.replaying import ReplayResult
+        from disco.operations.replay import ReplayResult
 
         body = {"log": log, "context": list(context), "policies": list(policies), **options}
         return self._result(self._asked("replay", body), ReplayResult, timeout)

@@ -55,13 +55,12 @@ if TYPE_CHECKING:
     from disco.operations.ledger import Ingested, Quarantine, Reverted
     from disco.operations.people import Keys, NewKey, RevokedKey
     from disco.operations.plan import PlanResult, PlanVerdict, TablesVerdict
-    from disco.operations.propensities import PropensitiesResult
     from disco.operations.pruning import Pruned
     from disco.operations.recalling import Recalled
+    from disco.operations.replay import PropensitiesResult
     from disco.operations.results import AllResults, CampaignResults
     from disco.operations.review import PlanCopy, PlanDifference, PlanReview
-    from disco.operations.shop_files import ShopFiles
-    from disco.operations.site import Site
+    from disco.operations.site import ShopFiles, Site
     from disco.operations.versions import Activated
     from disco.operations.what_if import Frontier
     from disco.records.people import Actor, Role
@@ -506,7 +505,7 @@ class Shop:
 
     def propensities(self, campaign: str, *, draws: int = 200) -> "PropensitiesResult":
         """Add to every decision how likely it was, so that other policies can be evaluated on this campaign later."""
-        from disco.operations.propensities import add_propensities
+        from disco.operations.replay import add_propensities
 
         with self.store() as store:
             return add_propensities(store, campaign, prior=self.prior(), draws=draws, engine=self.engine)
@@ -726,7 +725,7 @@ class Shop:
     @property
     def files(self) -> "ShopFiles":
         """Where its own files lie."""
-        from disco.operations.shop_files import ShopFiles
+        from disco.operations.site import ShopFiles
 
         url = self.database_url
         file = Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None

@@ -101,7 +101,7 @@ def _frontier(shop: "Shop", body: bodies.FrontierBody, report: Report) -> Result
 
 def _replay(shop: "Shop", body: bodies.ReplayBody, report: Report) -> Result:
     from disco.belief import BasketModel
-    from disco.operations.replaying import ENCODINGS, NO_CONTEXT, player_named, read_caps, read_logs, replay_log
+    from disco.operations.replay import ENCODINGS, NO_CONTEXT, player_named, read_caps, read_logs, replay_log
 
     for names, where in ((body.context, "context"), (body.strata, "strata"), (body.policies, "policies")):
         if len(set(names)) != len(names):

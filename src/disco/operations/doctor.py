@@ -11,7 +11,7 @@ from disco.operations.audience import ShopData
 from disco.operations.audit import audit
 from disco.operations.journal import check_journal
 from disco.operations.repair import repair_campaigns
-from disco.operations.shop_files import ShopFiles
+from disco.operations.site import ShopFiles
 from disco.records.diagnosis import RESTORE, Diagnosis, Outcome, Repair, attempted
 from disco.records.errors import DiscoError
 from disco.records.program import DISTRIBUTION, VERSION

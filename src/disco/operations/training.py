@@ -28,7 +28,7 @@ from disco.features.training_set import (
     unsent_codes,
     with_history,
 )
-from disco.operations.replaying import read_log
+from disco.operations.replay import read_log
 from disco.records.errors import InputError, UsageError
 from disco.records.ports import Engine, TableEngine, Tables
 from disco.records.private import temporary_folder

@@ -13,7 +13,7 @@ from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from disco.operations.power import PowerResult
+    from disco.operations.experiment import PowerResult
 
 
 def register(app: typer.Typer) -> None:
@@ -51,7 +51,7 @@ def allocate(
     """
     if solver not in ("exact", "highs"):
         raise UsageError("--solver", found=solver, expected="exact or highs")
-    from disco.operations.allocating import allocate_files
+    from disco.operations.offline import allocate_files
 
     here = open_shop(Path(), engine=engine, master=master)  # for its engine and threads
     cluster = here.cluster_engine
@@ -117,7 +117,7 @@ def power(
 
     With --uplift: the customers needed. With --customers: the smallest uplift they detect. With both: the probability.
     """
-    from disco.operations.power import power
+    from disco.operations.experiment import power
 
     if uplift is None and customers is None:
         raise UsageError("power needs --uplift, --customers, or both")

@@ -12,7 +12,7 @@ from disco.records.errors import UsageError
 if TYPE_CHECKING:
     from disco.belief import BasketModel
     from disco.evaluation.passes import Player
-    from disco.operations.replaying import ReplayedPolicy, ReplayFigure, ReplayResult
+    from disco.operations.replay import ReplayedPolicy, ReplayFigure, ReplayResult
     from disco.reports.table import Cell
 
 EXAMPLE = "Example: disco replay log.parquet --context x1,x2 --policy thompson --policy greedy --caps 0.1=25%,0.2=500"
@@ -87,7 +87,7 @@ def replay(
     the same caps in the same passes.
     """
     from disco.entrypoints.python import Shop
-    from disco.operations.replaying import NO_CONTEXT, read_logs, replay_log
+    from disco.operations.replay import NO_CONTEXT, read_logs, replay_log
 
     if propensity not in ("column", "observed"):
         raise UsageError("--propensity", found=propensity, expected="column or observed")
@@ -141,7 +141,7 @@ def _names(text: str, option: str) -> list[str]:
 
 def _caps(text: str) -> dict[float, int | float | None]:
     """`0.1=25%,0.2=500` by depth: shares as floats, counts as integers."""
-    from disco.operations.replaying import read_caps
+    from disco.operations.replay import read_caps
     from disco.records.errors import InputError
 
     caps: dict[float, int | float | None] = {}
@@ -163,7 +163,7 @@ def _caps(text: str) -> dict[float, int | float | None]:
 def _players(names: list[str]) -> "list[Player]":
     if len(set(names)) != len(names):
         raise UsageError("--policy", found=", ".join(names), expected="each name once")
-    from disco.operations.replaying import player_named
+    from disco.operations.replay import player_named
     from disco.records.errors import InputError
 
     try:
@@ -174,7 +174,7 @@ def _players(names: list[str]) -> "list[Player]":
 
 def _model(encoding: str, depth_scale: float, forgetting: float) -> "BasketModel":
     from disco.belief import BasketModel
-    from disco.operations.replaying import ENCODINGS
+    from disco.operations.replay import ENCODINGS
 
     encoding = _OLDER_NAMES.get(encoding, encoding)
     if encoding not in ENCODINGS:

@@ -12,10 +12,10 @@ from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form,
 from disco.entrypoints.service.reading import read_json, uploaded
 from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, invalid, json_reply, reply
 from disco.evaluation.read_out import AbTest
-from disco.operations.allocating import AllocationSummary
 from disco.operations.demand import Demand, VersionEntry
+from disco.operations.experiment import PowerResult
 from disco.operations.learned_curve import LearnedBelief
-from disco.operations.power import PowerResult
+from disco.operations.offline import AllocationSummary
 from disco.records.errors import DiscoError, FileFormatError, InfeasibleError, InputError
 from disco.records.private import temporary_folder
 
@@ -97,7 +97,7 @@ def demand(shop: ShopOf, version: Version = None) -> Response:
 
 @router.post("/power", summary="How large an A/B test has to be", response_model=PowerResult)
 def power(body: PowerRequest) -> Response:
-    from disco.operations.power import power
+    from disco.operations.experiment import power
 
     return reply(power(**body.model_dump()))
 
@@ -132,7 +132,7 @@ def allocate(shop: ShopOf, body: AllocateRequest) -> Response:
     """422 with `conflicts` where no allocation meets all limits."""
     import pyarrow.parquet as pq
 
-    from disco.operations.allocating import allocate_files
+    from disco.operations.offline import allocate_files
 
     limits = body.model_dump(include={"caps", "floors", "budget", "segments"}, exclude_none=True)
     with temporary_folder("allocate") as folder:

@@ -1,8 +1,8 @@
-"""The solver alone, from files to files: values and limits in, one depth or none per customer out."""
+"""Tables of values or contexts decided without a shop: `disco allocate` and `disco.decide_table`."""
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,27 @@ import pyarrow.types as kinds
 
 from disco.allocation import Allocation, Segments, Status
 from disco.allocation.allocate import solve_problem
+from disco.allocation.allocate_table import TableAllocation, allocate_table
+from disco.allocation.table import COST, ID, depth_columns
 from disco.allocation.highs import solve_with_highs
 from disco.allocation.problem import read_problem
 from disco.allocation.result import Conflict
-from disco.operations.allocating_chunks import allocated_in_chunks, place_of_customers
-from disco.records.arrays import Flags, Matrix
+from disco.campaign import Belief, expected_costs, values_of
+from disco.policy import Policy, require_policy
+from disco.records.arrays import Flags, Integers, Matrix
+from disco.records.decisions import Audience, Offer
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import FileFormatError, InputError, LimitError, Problem, TableError
 from disco.records.files import written_whole
-from disco.records.identity import read_ids
+from disco.records.identity import buckets_of, id_column, read_ids
 from disco.records.manifest import check_folder
-from disco.records.ports import Engine, TableEngine
+from disco.records.ports import ChunkedTable, Engine, TableEngine
 from disco.records.result import Result
+
+# ---- values and costs in files ----
+#
+# The solver alone, from files to files: values and limits in, one depth or none per customer out.
+
 
 SOLVERS = ("exact", "highs")
 _KEYS = {"caps", "floors", "budget", "segments"}
@@ -319,3 +328,220 @@ def _segments(given: Any, table: pa.Table, path: Path) -> Segments | None:
     if not isinstance(limits, dict):
         raise LimitError(f"segments, {column}", found=repr(limits), expected="{value: {caps: …, floors: …}}")
     return Segments(table.column(column).to_pylist(), limits)
+
+
+# ---- values in chunks ----
+#
+# The solver alone for tables that an engine holds in chunks: Parquet larger than memory, or a cluster's.
+
+
+_BUCKETS = 256  # values and costs are brought together in as many parts, each of which has to fit into memory
+
+
+@dataclass(frozen=True, slots=True)
+class _WithBucket:
+    """The chunk function that says which customers belong together."""
+
+    columns: tuple[str, ...]
+    buckets: int
+    where: str
+    """The column of ids, for errors."""
+
+    def __call__(self, chunk: pa.Table) -> pa.Table:
+        numbers = buckets_of(chunk[ID], self.buckets, where=self.where)
+        return chunk.select(list(self.columns)).append_column("bucket", numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class _WithCosts:
+    """Puts the costs of the customers of a bucket beside their values."""
+
+    costs: tuple[str, ...]
+    where: str
+
+    def __call__(self, tables: Mapping[str, pa.Table]) -> pa.Table:
+        values, costs = tables["values"], tables["costs"]
+        own = costs.take(pa.array(place_of_customers(values[ID], costs[ID], where=self.where)))
+        for name in self.costs:
+            values = values.append_column(f"{COST}{name}", own[name])
+        return values
+
+
+def place_of_customers(wanted: pa.ChunkedArray, there: pa.ChunkedArray, *, where: str) -> Integers:
+    """(customers,) the row of each wanted customer among those there; InputError where they are not the same."""
+    ids, others = id_column(wanted, where=ID), id_column(there, where=f"{where}, column {ID}")
+    if others.type != ids.type:  # 17 and "17" are one customer
+        ids, others = ids.cast(pa.large_string()), others.cast(pa.large_string())
+    place = pc.index_in(ids, others)
+    if place.null_count or len(ids) != len(others):
+        found = _difference(ids, others)
+        raise InputError(where, found=found, expected="one row for each customer of VALUES")
+    rows: Integers = place.to_numpy(zero_copy_only=False).astype(np.int64)
+    return rows
+
+
+def _difference(wanted: pa.Array, there: pa.Array) -> str:
+    """How the customers of the costs differ from those of the values."""
+    missing = wanted.filter(pc.is_null(pc.index_in(wanted, there)))
+    if len(missing):
+        return f"no row of customer {missing[0].as_py()}"
+    strangers = there.filter(pc.is_null(pc.index_in(there, wanted)))
+    if len(strangers):
+        return f"customer {strangers[0].as_py()}, whom VALUES has not"
+    for ids, found in ((there, "twice"), (wanted, "once, but twice in VALUES")):
+        counts = pc.value_counts(ids)
+        repeated = counts.filter(pc.greater(counts.field("counts"), 1))
+        if len(repeated):
+            return f"customer {repeated[0]['values'].as_py()} {found}"
+    return f"{len(there):,} rows for {len(wanted):,}"
+
+
+@contextmanager
+def _with_costs(engine: TableEngine, values: ChunkedTable, costs: Path) -> Iterator[ChunkedTable]:
+    """The values with the costs of each customer beside them, brought together once for all passes."""
+    priced = engine.table(costs)
+    if ID not in priced.schema.names:
+        raise InputError(str(costs), found=", ".join(priced.schema.names), expected=f"a column {ID}")
+    wanted, named = depth_columns(values.schema, where="VALUES"), depth_columns(priced.schema, where=str(costs))
+    if set(wanted) != set(named):
+        found, expected = ", ".join(map(str, named)), ", ".join(map(str, wanted))
+        raise InputError(str(costs), found=f"depths {found}", expected=f"depths {expected}, as in VALUES")
+    schema = values.schema
+    for name in named.values():
+        schema = schema.append(pa.field(f"{COST}{name}", priced.schema.field(name).type))
+    divided = {
+        name: table.transform(
+            _WithBucket(columns, _BUCKETS, where),
+            pa.schema([table.schema.field(column) for column in columns]).append(pa.field("bucket", pa.int32())),
+        )
+        for name, table, columns, where in (
+            ("values", values, tuple(values.schema.names), ID),
+            ("costs", priced, (ID, *named.values()), f"{costs}, column {ID}"),
+        )
+    }
+    with (
+        engine.by_bucket(divided, _WithCosts(tuple(named.values()), str(costs)), schema) as together,
+        together.kept() as kept,  # every pass reads it
+    ):
+        yield kept
+
+
+@contextmanager
+def allocated_in_chunks(
+    engine: TableEngine, values: Any, *, limits: Mapping[str, Any], costs: Path | None = None
+) -> Iterator[TableAllocation]:
+    """The allocation of a table that the engine can open; its decisions can be used until the end of the block.
+
+    limits: caps, floors, budget and segments, as `allocate_table` takes them. costs: a table of the shape of `values`;
+    None: columns of `values` named cost_ and the depth, where there is a budget.
+    """
+    table = engine.table(values)
+    caps, floors, segments = (limits.get(name) or None for name in ("caps", "floors", "segments"))
+    with nullcontext(table) if costs is None else _with_costs(engine, table, costs) as priced:
+        yield allocate_table(priced, caps, budget=limits.get("budget"), floors=floors, segments=segments)
+
+
+# ---- contexts in chunks ----
+#
+# `decide` for customers whose contexts an engine holds in chunks: more of them than fit into memory, or on a cluster.
+#
+# Draws and values are a chunk function, so contexts become decisions where they lie. What a plan needs besides (groups,
+# forecasts, the risk of overspending) is made by `deciding`, for customers in memory.
+
+
+SEGMENT = "segment"
+
+
+@dataclass(frozen=True, slots=True)
+class ValuedChunk:
+    """The chunk function: contexts → what each depth is worth to each customer and, with a budget, what it costs."""
+
+    belief: Belief
+    offer: Offer
+    policy: Policy
+    campaign: str
+    seed: int
+    contexts: tuple[str, ...]
+    """Their columns."""
+    schema: pa.Schema
+    """Of the result."""
+
+    @classmethod
+    def of(
+        cls, schema: pa.Schema, *, belief: Belief, offer: Offer, policy: Policy, campaign: str, seed: int
+    ) -> "ValuedChunk":
+        """schema: of the contexts."""
+        if ID not in schema.names:
+            raise InputError("contexts", found=", ".join(schema.names), expected=f"a column {ID}")
+        if offer.segments is not None and SEGMENT not in schema.names:
+            found = ", ".join(schema.names)
+            raise InputError("contexts", found=found, expected=f"a column {SEGMENT}: the offer has segments")
+        names = tuple(name for name in schema.names if name not in (ID, SEGMENT))
+        require_policy(policy)
+        belief.basket.require_columns(names)
+        fields = [schema.field(ID), *([schema.field(SEGMENT)] if SEGMENT in schema.names else [])]
+        labels = [depth_label(depth) for depth in offer.depths]
+        fields += [pa.field(label, pa.float64()) for label in labels]
+        if offer.budget is not None:
+            fields += [pa.field(f"{COST}{label}", pa.float64()) for label in labels]
+        return cls(belief, offer, policy, campaign, seed, names, pa.schema(fields))
+
+    def __call__(self, chunk: pa.Table) -> pa.Table:
+        context = np.empty((chunk.num_rows, len(self.contexts)))
+        for place, name in enumerate(self.contexts):
+            context[:, place] = chunk[name].to_numpy()
+        audience = Audience(ids=chunk[ID], context=context, known=np.ones(chunk.num_rows, np.bool_))
+        worth = values_of(
+            audience,
+            belief=self.belief,
+            depths=np.asarray(self.offer.depths, np.float64),
+            revenue_weight=self.offer.revenue_weight,
+            policy=self.policy,
+            seed=self.seed,
+            campaign=self.campaign,
+        )
+        columns = [chunk[name] for name in (ID, SEGMENT) if name in self.schema.names]
+        columns += [pa.array(worth[:, place]) for place in range(worth.shape[1])]
+        if self.offer.budget is not None:
+            costs = expected_costs(audience, belief=self.belief, offer=self.offer)
+            columns += [pa.array(costs[:, place]) for place in range(costs.shape[1])]
+        return pa.table(columns, schema=self.schema)
+
+
+def decide_table(
+    contexts: ChunkedTable, *, belief: Belief, offer: Offer, policy: Policy, campaign: str, seed: int
+) -> AbstractContextManager[TableAllocation]:
+    """`decide` for a table of contexts that an engine holds in chunks; its decisions can be used in a `with` block.
+
+    contexts: customer_id, one column per number of the context in the order of the belief and, where the offer has
+        segments, one named segment.
+
+    The decisions are those of `decide`, bit for bit, whatever the engine. InfeasibleError where limits contradict each
+    other.
+
+    >>> import disco
+    >>> table = disco.LocalEngine().table(pa.table({"customer_id": [1, 2, 3], "x": [0.5, -0.25, 0.0]}))
+    >>> seen = disco.Purchases(context=[[0.5], [1.0]], depth=[0.1, 0.2], full_price=[20.0, 30.0])
+    >>> prior = Belief(basket=disco.BasketModel(), engagement=disco.Engagement())
+    >>> belief = disco.learn(prior, [disco.Lesson.of("spring", seen)])
+    >>> offer = Offer(depths=(0.1, 0.2), caps=(1, 1), revenue_weight=3.0)
+    >>> with decide_table(
+    ...     table, belief=belief, offer=offer, policy=disco.Thompson(), campaign="autumn", seed=1
+    ... ) as found:
+    ...     int(found.proof.counts.sum()), found.proof.gap
+    (2, 0.0)
+    """
+    valued = ValuedChunk.of(contexts.schema, belief=belief, offer=offer, policy=policy, campaign=campaign, seed=seed)
+    return _decided_chunks(contexts, valued)
+
+
+@contextmanager
+def _decided_chunks(contexts: ChunkedTable, valued: ValuedChunk) -> Iterator[TableAllocation]:
+    offer, segments = valued.offer, None
+    if offer.segments is not None:
+        limits = {label: {"caps": one.caps, "floors": one.floors} for label, one in offer.segments.items()}
+        segments = {SEGMENT: limits}
+    with contexts.transform(valued, valued.schema).kept() as values:  # every pass reads them
+        found = allocate_table(values, offer.caps, budget=offer.budget, floors=offer.floors, segments=segments)
+        found.proof.require_feasible(where=f"campaign {valued.campaign}")
+        yield found
