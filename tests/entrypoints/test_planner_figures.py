@@ -41,10 +41,8 @@ def written(shop: Path, **more: object) -> dict[str, Any]:
 
 
 def opened(here: Shop, plan: Plan, kept: OpenAudiences, **more: Any) -> OpenAudience:
-    with here.store() as store:
-        return kept.of(
-            store, here.data, plan, prior=here.prior(), clock=here.clock, cache=here.cache(), engine=here.engine, **more
-        )
+    with here.site() as site:
+        return kept.of(site, plan, **more)
 
 
 def test_the_planner_shows_what_a_plan_prints(shop: Path, disco: Run) -> None:
@@ -67,8 +65,8 @@ def test_an_audience_is_another_where_the_shop_has_changed(shop: Path) -> None:
     plan = here.read_plan(written(shop))
 
     def key() -> str:
-        with here.store() as store:
-            return audience_key(store, here.data, plan, prior=here.prior())
+        with here.site() as site:
+            return audience_key(site, plan)
 
     first = key()
     assert key() == first

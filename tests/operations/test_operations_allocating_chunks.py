@@ -125,9 +125,7 @@ def test_values_and_costs_are_brought_together_once_for_all_passes(small_samples
     folder, priced = written(values, tmp_path / "values", 4, seed=1), written(costs, tmp_path / "costs", 3, seed=2)
     found = run(engine, folder, tmp_path / "codes", limits=LIMITS["budget"], costs=priced, chunks=True)
     assert found.feasible
-    assert len(list(calls.iterdir())) == len(
-        set(buckets_of(values["customer_id"], offline._BUCKETS).to_pylist())
-    )
+    assert len(list(calls.iterdir())) == len(set(buckets_of(values["customer_id"], offline._BUCKETS).to_pylist()))
 
 
 def test_what_cannot_be_used_is_refused_and_nothing_is_written(small_samples, tmp_path, engine):

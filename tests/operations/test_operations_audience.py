@@ -237,10 +237,8 @@ def pooled(at_most: int) -> Plan:
 
 
 def make(shop: Shop, wanted: Plan) -> PlanResult:
-    with shop.store(missing="create") as store:
-        return make_plan(
-            store, shop.data, wanted, prior=shop.prior(), clock=shop.clock, cache=shop.cache(), dry_run=True
-        )
+    with shop.site(missing="create") as site:
+        return make_plan(site, wanted, dry_run=True)
 
 
 @pytest.mark.parametrize(
@@ -470,8 +468,8 @@ def test_plans_with_equal_features_share_their_artefact_until_it_is_damaged(shop
 
     def make_kept(seed: int) -> PlanResult:
         wanted = plan().model_copy(update={"seed": seed})
-        with shop.store(missing="create") as store:
-            return make_plan(store, shop.data, wanted, prior=shop.prior(), clock=shop.clock, cache=shop.cache())
+        with shop.site(missing="create") as site:
+            return make_plan(site, wanted)
 
     name = features(make_kept(1))
     artefact = shop.artefacts / f"{name}.arrow"

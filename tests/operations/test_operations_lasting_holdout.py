@@ -14,6 +14,7 @@ from stores import on_both_databases, open_store
 
 from disco.adapters.shop_data import FolderShopData
 from disco.operations.arms import arms_of, split
+from disco.operations.contexts import FeatureCache
 from disco.operations.explaining import explain
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch
@@ -21,6 +22,7 @@ from disco.operations.plan import keep, load, plan_campaign, plan_id
 from disco.operations.proof import refuse_unproved
 from disco.operations.results import read_out
 from disco.operations.review import content_of, new_plan
+from disco.operations.site import Site
 from disco.records.decisions import Arm
 from disco.records.errors import StateError
 from disco.records.plan import Plan, read_plan
@@ -148,7 +150,9 @@ def test_a_new_plan_leaves_it_to_the_shop_unless_the_last_campaign_was_lasting(s
     )
     data = FolderShopData(folder=tmp_path, place=str(tmp_path / "data"), queries=None, network_file=tmp_path / "x")
     launch(shop.store, planned(shop.store, plan(lasting=lasting)), clock=FixedClock(), secret=SECRET)
-    content = new_plan(shop.store, data, campaign="next", today=date(2027, 5, 3))
+    cache = FeatureCache(folder=tmp_path / "features")
+    site = Site(store=shop.store, data=data, clock=FixedClock(), prior=shop.knowledge(), cache=cache)
+    content = new_plan(site, campaign="next")
     assert content["holdout"]["share"] == 0.2
     assert read_plan(content, lasting_holdout=True).holdout.lasting
     assert read_plan(content).holdout.lasting is lasting

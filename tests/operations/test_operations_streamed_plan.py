@@ -85,16 +85,8 @@ def shop(tmp_path: Path, network: bytes) -> Shop:
 
 def planned(shop: Shop, *, bucket: int | None = None) -> PlanResult:
     cache = shop.cache() if bucket is None else replace(shop.cache(), bucket_customers=bucket)
-    with shop.store(missing="create") as store:
-        return make_plan(
-            store,
-            shop.data,
-            shop.read_plan(PLAN),
-            prior=shop.prior(),
-            clock=shop.clock,
-            cache=cache,
-            engine=shop.engine,
-        )
+    with shop.site(missing="create") as site:
+        return make_plan(replace(site, cache=cache), shop.read_plan(PLAN))
 
 
 def kept_names(shop: Shop) -> list[str]:

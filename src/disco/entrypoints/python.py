@@ -187,19 +187,9 @@ class Shop:
         """
         from disco.operations.plan import make_plan
 
-        wanted, cache = self.read_plan(plan), self.cache(keep=not dry_run)
-        with self.store(missing="scratch" if dry_run else "create") as store:
-            return make_plan(
-                store,
-                self.data,
-                wanted,
-                prior=self.prior(),
-                clock=self.clock,
-                cache=cache,
-                engine=self.engine,
-                dry_run=dry_run,
-                report=report,
-            )
+        content = self.read_plan(plan)
+        with self.site(missing="scratch" if dry_run else "create", keep=not dry_run) as site:
+            return make_plan(site, content, dry_run=dry_run, report=report)
 
     def plan_show(self, plan_id: str, *, by: Sequence[str] = ()) -> "PlanReview":
         """A kept plan by depth, group, history and spend, with 90% intervals.
@@ -208,8 +198,8 @@ class Shop:
         """
         from disco.operations.review import review_plan
 
-        with self.store() as store:
-            return review_plan(store, self.data, plan_id, prior=self.prior(), by=tuple(by))
+        with self.site(builds=False) as site:
+            return review_plan(site, plan_id, by=tuple(by))
 
     def plan_diff(self, first: str | Path, second: str | Path) -> "PlanDifference":
         """What changes from one plan to another: settings, and who gets what. Each is an id, a campaign, or a file."""
@@ -421,19 +411,9 @@ class Shop:
         """
         from disco.operations.what_if import plan_frontier
 
-        wanted = self.read_plan(plan)
-        with self.store() as store:
-            return plan_frontier(
-                store,
-                self.data,
-                wanted,
-                prior=self.prior(),
-                cache=self.cache(),
-                engine=self.engine,
-                revenue_weights=revenue_weights,
-                budgets=budgets,
-                cap=cap,
-            )
+        content = self.read_plan(plan)
+        with self.site() as site:
+            return plan_frontier(site, content, revenue_weights=revenue_weights, budgets=budgets, cap=cap)
 
     def late(
         self, campaign: str, customers: Sequence[str | int], *, as_of: date | None = None, dry_run: bool = False
@@ -761,8 +741,11 @@ class Shop:
         if self.settings.oidc is not None and self.settings.oidc.client_secret_file is not None:
             yield self.folder / self.settings.oidc.client_secret_file
 
-    def cache(self, *, keep: bool = True) -> "FeatureCache":
-        """Features that were built before; with `keep`, those that have to be built are kept."""
+    def cache(self, *, keep: bool = True, builds: bool = True) -> "FeatureCache":
+        """Features that were built before; with `keep`, those that have to be built are kept.
+
+        builds: whether some may have to be built, perhaps by a cluster, which is then opened.
+        """
         from disco.features.on_engine import streaming_memory
         from disco.operations.contexts import FeatureCache
 
@@ -771,7 +754,7 @@ class Shop:
             keep=keep,
             threads=self.engine.threads,
             memory_limit=streaming_memory(),
-            engine=self.cluster_engine or self.engine,
+            engine=(self.cluster_engine if builds else None) or self.engine,
         )
 
     @property
@@ -854,14 +837,14 @@ class Shop:
             yield store
 
     @contextmanager
-    def site(self, *, missing: Missing = "refuse", keep: bool = True) -> "Iterator[Site]":
+    def site(self, *, missing: Missing = "refuse", keep: bool = True, builds: bool = True) -> "Iterator[Site]":
         """What use cases work on, with the database open until the end of the block.
 
-        missing: as for `store`. keep: whether features that have to be built are kept for the next time.
+        missing: as for `store`. keep, builds: as for `cache`; a use case that reads plans alone builds no features.
         """
         from disco.operations.site import Site
 
-        cache, data, prior = self.cache(keep=keep), self.data, self.prior()
+        cache, data, prior = self.cache(keep=keep, builds=builds), self.data, self.prior()
         with self.store(missing=missing) as store:
             yield Site(store=store, data=data, clock=self.clock, prior=prior, cache=cache, engine=self.engine)
 

@@ -16,7 +16,7 @@ import numpy as np
 from disco.allocation import Segments, Status, allocate
 from disco.campaign import Belief, Figures, decide, expected_costs, values_of
 from disco.operations.arms import ARMS, Groups, assign_at_random, reserve_of, segment_reserve, share_offers
-from disco.operations.forecast import PastForecasts, Totals, draw_totals, expected_totals
+from disco.operations.forecast import PastForecasts, Totals, draw_totals, expected_totals, past_forecasts
 from disco.policy import policy_of
 from disco.records.arrays import Floats, Integers, Vector
 from disco.records.currency import GBP, Currency
@@ -27,6 +27,7 @@ from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, Calibration, SegmentSolution, Solution
 from disco.records.ports import Engine
 from disco.records.wording import money
+from disco.store import Store
 
 Made = TypeVar("Made")
 _KEPT = 2  # of each kind: what is being tried, and what it is compared with
@@ -95,6 +96,36 @@ class Basis:
     secret: bytes | None = None  # of lasting holdouts
     engine: Engine | None = None
     memo: Memo = field(default_factory=lambda: Memo(tables=False))
+
+    @classmethod
+    def of(
+        cls,
+        store: Store,
+        plan: Plan,
+        audience: Audience,
+        belief: Belief,
+        *,
+        engine: Engine | None = None,
+        stays_open: bool = False,
+    ) -> "Basis":
+        """With what the store knows of earlier forecasts.
+
+        stays_open: for an operator who tries limits, and who may also make the holdout lasting.
+        """
+        past = past_forecasts(
+            store, learned=belief.basket.campaigns, as_of=plan.customers.as_of, personal=belief.head is not None
+        )
+        with store.reading() as transaction:
+            secret = transaction.decisions.holdout_secret() if stays_open or plan.holdout.lasting else None
+        return cls(
+            audience=audience,
+            belief=belief,
+            past=past,
+            currency=store.locale.currency,
+            secret=secret,
+            engine=engine,
+            memo=Memo(tables=stays_open),
+        )
 
     def groups(self, plan: Plan) -> Groups:
         ids, segment = self.audience.ids, self.audience.segment

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.campaign import Belief
-from disco.operations.arms import ARMS, Groups, holdout_inputs, holdout_secret, offer_of, refuse_floors_above_caps
+from disco.operations.arms import ARMS, Groups, holdout_inputs, offer_of, refuse_floors_above_caps
 from disco.operations.audience import (
     ShopData,
     check_audience,
@@ -24,10 +24,8 @@ from disco.operations.audience import (
     sources_of,
 )
 from disco.operations.codes import read_pool, refuse_too_few, usable_codes
-from disco.operations.contexts import FeatureCache
 from disco.operations.decide import Basis, binding_limits, decide_groups, forecast, overspend_chance, solution_of
 from disco.operations.exporting import refuse_export
-from disco.operations.forecast import past_forecasts
 from disco.operations.plan_warnings import (
     audience_warnings,
     hour_warnings,
@@ -37,6 +35,7 @@ from disco.operations.plan_warnings import (
     pool_warnings,
     shared_elsewhere,
 )
+from disco.operations.site import Site
 from disco.operations.versions import belief_for, belief_hash
 from disco.operations.webhooks import tell as announce
 from disco.records.arrays import Flags, Integers, Labels, Matrix, Vector
@@ -368,29 +367,26 @@ class PlanResult(TableResult):
         return self.planned.decisions
 
 
-def make_plan(
-    store: Store,
-    data: ShopData,
-    plan: Plan,
-    *,
-    prior: Belief,
-    clock: Clock,
-    cache: FeatureCache,
-    engine: Engine | None = None,
-    dry_run: bool = False,
-    report: Report | None = None,
-) -> PlanResult:
+def make_plan(site: Site, plan: Plan, *, dry_run: bool = False, report: Report | None = None) -> PlanResult:
     """Load the plan's customers, decide every one of them with the active model, and keep the plan.
 
     A dry run does the same and keeps nothing. report: is told how far the work is.
     """
-    stages = Stages(report)
+    store, data, stages = site.store, site.data, Stages(report)
     stages(0, None, "reading customers")
     refuse_export(data, plan)
     pool = read_pool(data, plan)
     at_limit = contacted(store, data, plan)
-    loaded = load_audience(data, plan, cache=cache, engine=engine, contacted=at_limit, keeps=not dry_run, report=stages)
-    belief, version = belief_for(store, prior=prior, network=loaded.network, head=loaded.head)
+    loaded = load_audience(
+        data,
+        plan,
+        cache=site.cache,
+        engine=site.engine,
+        contacted=at_limit,
+        keeps=not dry_run,
+        report=stages,
+    )
+    belief, version = belief_for(store, prior=site.prior, network=loaded.network, head=loaded.head)
     planned = plan_campaign(
         store,
         plan,
@@ -399,12 +395,12 @@ def make_plan(
         version=version,
         network=loaded.network,
         inputs=loaded.inputs,
-        clock=clock,
+        clock=site.clock,
         features=loaded.features,
         notes=loaded.notes,
         sources=sources_of(data, plan),
         left_out=loaded.left_out,
-        engine=engine,
+        engine=site.engine,
         report=stages,
     )
     more = (
@@ -442,21 +438,7 @@ def plan_campaign(
     shown among the warnings. sources: hashes of the files the inputs come from; equal ones spare a rebuild at launch.
     left_out: by key of the plan, eligible customers who are not in the audience.
     """
-    with store.reading() as transaction:
-        secret = holdout_secret(transaction, plan)
-    basis = Basis(
-        audience=audience,
-        belief=belief,
-        past=past_forecasts(
-            store,
-            learned=belief.basket.campaigns,
-            as_of=plan.customers.as_of,
-            personal=belief.head is not None,
-        ),
-        currency=store.locale.currency,
-        secret=secret,
-        engine=engine,
-    )
+    basis = Basis.of(store, plan, audience, belief, engine=engine)
     tell(report, 0, None, "deciding")
     decided = decide_groups(basis, plan)
     tell(report, 0, None, "forecasting")
@@ -469,7 +451,7 @@ def plan_campaign(
         **inputs_of_locale(store.locale),
         **inputs_of_program(plan, customers=len(audience), segment_sizes=decided.groups.segment_sizes),
         **_contacts(store, plan, audience),
-        **holdout_inputs(plan, secret),
+        **holdout_inputs(plan, basis.secret),
     }
     return Planned(
         plan=plan,

@@ -27,6 +27,7 @@ from disco.operations.plan_warnings import (
     overspend_words,
     plan_risks,
 )
+from disco.operations.site import Site
 from disco.operations.versions import belief_at
 from disco.records.arrays import Flags, Integers
 from disco.records.currency import GBP
@@ -115,13 +116,13 @@ def find_plan(store: Store, name: str) -> Planned:
         return read_planned(transaction, transaction.plans.get(plan_id_of(transaction, name)))
 
 
-def review_plan(store: Store, data: ShopData, name: str, *, prior: Belief, by: tuple[str, ...] = ()) -> PlanReview:
+def review_plan(site: Site, name: str, *, by: tuple[str, ...] = ()) -> PlanReview:
     """Break a kept plan down. by: columns of the customers table that the plan names, as it is now."""
-    planned = find_plan(store, name)
-    with store.reading() as transaction:
+    planned = find_plan(site.store, name)
+    with site.store.reading() as transaction:
         record = transaction.plans.find_campaign(planned.plan.campaign)
-    belief = belief_at(store, planned.version, prior=prior, head=planned.solution.engagement_head)
-    parts, notes = _parts(planned, data, by=by)
+    belief = belief_at(site.store, planned.version, prior=site.prior, head=planned.solution.engagement_head)
+    parts, notes = _parts(planned, site.data, by=by)
     return PlanReview(
         plan_id=planned.plan_id,
         campaign=planned.plan.campaign,
@@ -479,10 +480,9 @@ class LaunchChecks(Result):
         return tuple(one for one in self.checks if one.state is CheckState.WARNING)
 
 
-def launch_checks(
-    store: Store, data: ShopData, plan_id: str, *, rule: ApprovalRule, today: date, draft: Draft | None = None
-) -> LaunchChecks:
-    """rule: what the settings ask for before a launch. today: in the shop. draft: that the plan was saved from."""
+def launch_checks(site: Site, plan_id: str, *, rule: ApprovalRule, draft: Draft | None = None) -> LaunchChecks:
+    """rule: what the settings ask for before a launch. draft: that the plan was saved from."""
+    store, today = site.store, site.store.locale.day_of(site.clock.now())
     with store.reading() as transaction:
         record = transaction.plans.get(plan_id)
         launched = transaction.plans.find_campaign(record.plan.campaign)
@@ -495,7 +495,7 @@ def launch_checks(
         found.append(LaunchCheck(name="Name", state=CheckState.WRONG, sentence=sentence))
     if not is_launched:
         found += _draft(record, draft)
-        found += [_tables(record, data), _model(record, None if active is None else active.number)]
+        found += [_tables(record, site.data), _model(record, None if active is None else active.number)]
     found += [*_approval(approval), _dates(record, today), *_budget(record, store), *_groups(record, store)]
     found += [LaunchCheck(name="To know", state=CheckState.WARNING, sentence=one) for one in record.summary.warnings]
     return LaunchChecks(
@@ -688,13 +688,13 @@ _WEIGHT = 3
 _DAYS = 14
 
 
-def new_plan(store: Store, data: ShopData, *, campaign: str, today: date) -> dict[str, Any]:
+def new_plan(site: Site, *, campaign: str) -> dict[str, Any]:
     """The content of a plan file: depths, limits, groups and weight of the last campaign, two weeks from next Monday.
 
     Before the first campaign depths are assigned at random, because nobody knows yet what a depth brings. Afterwards
     a control group shows what deciding is worth; a holdout always shows what codes are worth.
     """
-    with store.reading() as transaction:
+    with site.store.reading() as transaction:
         launched, is_learned = transaction.plans.campaigns(), transaction.beliefs.version() is not None
     content: dict[str, Any] = {
         "campaign": campaign,
@@ -711,7 +711,7 @@ def new_plan(store: Store, data: ShopData, *, campaign: str, today: date) -> dic
         content |= {key: last[key] for key in kept if key in last}
         if not content["holdout"].get("lasting"):  # a shop that has turned it on since means its new plans
             content["holdout"] = {"share": content["holdout"]["share"]}
-    return _dated(content, data, today=today, days=_DAYS)
+    return _dated(content, site, days=_DAYS)
 
 
 def first_cap(experience: DepthExperience | None, *, is_learned: bool) -> str:
@@ -725,16 +725,17 @@ def first_cap(experience: DepthExperience | None, *, is_learned: bool) -> str:
     return FIRST_SHARE if experience is None or experience.extrapolated else _SHARE
 
 
-def next_plan(store: Store, data: ShopData, name: str, *, campaign: str, today: date) -> dict[str, Any]:
+def next_plan(site: Site, name: str, *, campaign: str) -> dict[str, Any]:
     """The content of a plan file: the plan of an earlier campaign (or a kept plan) with a new name and new dates."""
-    with store.reading() as transaction:
+    with site.store.reading() as transaction:
         plan = transaction.plans.get(plan_id_of(transaction, name)).plan
-    return _dated(content_of(plan) | {"campaign": campaign}, data, today=today, days=plan.valid.days)
+    return _dated(content_of(plan) | {"campaign": campaign}, site, days=plan.valid.days)
 
 
-def _dated(content: dict[str, Any], data: ShopData, *, today: date, days: int) -> dict[str, Any]:
+def _dated(content: dict[str, Any], site: Site, *, days: int) -> dict[str, Any]:
     """Valid from the next Monday; decided by the newest features that the tables can give."""
-    with data.tables() as tables:
+    today = site.store.locale.day_of(site.clock.now())
+    with site.data.tables() as tables:
         newest = day_after_last_order(tables)
     monday = today + timedelta(days=7 - today.weekday())
     content["customers"] = {**content.get("customers", {}), "as_of": min(newest, today).isoformat()}

@@ -22,13 +22,17 @@ import pyarrow as pa
 from disco import allocation, objective
 from disco.allocation import Status
 from disco.campaign import Belief
-from disco.operations.arms import holdout_secret, offer_of
-from disco.operations.audience import ShopData, contacted, load_audience, refuse_unknown_segments, sources_of
-from disco.operations.contexts import FeatureCache
+from disco.operations.arms import offer_of
+from disco.operations.audience import (
+    LoadedAudience,
+    contacted,
+    load_audience,
+    refuse_unknown_segments,
+    sources_of,
+)
 from disco.operations.decide import (
     Basis,
     Decided,
-    Memo,
     binding_limits,
     decide_groups,
     expected,
@@ -36,8 +40,8 @@ from disco.operations.decide import (
     overspend_chance,
     solution_of,
 )
-from disco.operations.forecast import past_forecasts
 from disco.operations.plan_warnings import DepthExperience, experience_of
+from disco.operations.site import Site
 from disco.operations.versions import belief_for, belief_hash
 from disco.records.arrays import Floats, Vector
 from disco.records.currency import GBP
@@ -48,10 +52,10 @@ from disco.records.estimate import Estimate
 from disco.records.life import CampaignRecord
 from disco.records.plan import BudgetSection, Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast
-from disco.records.ports import Clock, Engine
+from disco.records.ports import Engine
 from disco.records.progress import Report
 from disco.records.result import DepthKey, NotInJson, Result, TableResult
-from disco.store import Store, Transaction
+from disco.store import Transaction
 
 # ---- what a plan could reach ----
 #
@@ -113,13 +117,9 @@ class Frontier(TableResult):
 
 
 def plan_frontier(
-    store: Store,
-    data: ShopData,
+    site: Site,
     plan: Plan,
     *,
-    prior: Belief,
-    cache: FeatureCache,
-    engine: Engine | None = None,
     revenue_weights: Sequence[float] | None = None,
     budgets: Sequence[float] | None = None,
     cap: float | None = None,
@@ -129,22 +129,15 @@ def plan_frontier(
     cap: a depth of the plan, whose cap is varied as well.
     """
     _refuse_other_depth(plan, cap)
-    loaded = load_audience(data, plan, cache=cache, engine=engine, contacted=contacted(store, data, plan))
-    belief, _ = belief_for(store, prior=prior, network=loaded.network, head=loaded.head)
-    past = past_forecasts(
-        store, learned=belief.basket.campaigns, as_of=plan.customers.as_of, personal=belief.head is not None
-    )
-    with store.reading() as transaction:
-        secret = holdout_secret(transaction, plan)
-    basis = Basis(
-        audience=loaded.audience,
-        belief=belief,
-        past=past,
-        currency=store.locale.currency,
-        secret=secret,
-        engine=engine,
-    )
+    loaded = _load(site, plan)
+    belief, _ = belief_for(site.store, prior=site.prior, network=loaded.network, head=loaded.head)
+    basis = Basis.of(site.store, plan, loaded.audience, belief, engine=site.engine)
     return frontier_of(basis, plan, notes=loaded.notes, revenue_weights=revenue_weights, budgets=budgets, cap=cap)
+
+
+def _load(site: Site, plan: Plan) -> LoadedAudience:
+    at_limit = contacted(site.store, site.data, plan)
+    return load_audience(site.data, plan, cache=site.cache, engine=site.engine, contacted=at_limit)
 
 
 def frontier_of(
@@ -379,13 +372,13 @@ def about(plan: Plan) -> str:
     return json.dumps(said, sort_keys=True)
 
 
-def audience_key(store: Store, data: ShopData, plan: Plan, *, prior: Belief) -> str:
+def audience_key(site: Site, plan: Plan) -> str:
     """Names what an opened audience depends on: equal keys have equal figures.
 
     It reads files to hash them, so it is asked when an audience is opened and not for every limit. Tables in a database
     have no hash before they are read; there the key says nothing about them, and an operator opens the audience again.
     """
-    with store.reading() as transaction:
+    with site.store.reading() as transaction:
         version = transaction.beliefs.version()
         campaigns = [
             [record.campaign, record.plan_id, str(record.recalled_at), _batches(transaction, record, plan)]
@@ -393,11 +386,11 @@ def audience_key(store: Store, data: ShopData, plan: Plan, *, prior: Belief) -> 
         ]
     depends_on = {
         "about": about(plan),
-        "sources": sources_of(data, plan),
-        "network": data.network_hash(),
-        "belief": [belief_hash(prior), None if version is None else version.number],
+        "sources": sources_of(site.data, plan),
+        "network": site.data.network_hash(),
+        "belief": [belief_hash(site.prior), None if version is None else version.number],
         "campaigns": campaigns,
-        "locale": store.locale.fingerprint(),
+        "locale": site.store.locale.fingerprint(),
     }
     return sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -409,50 +402,25 @@ def _batches(transaction: Transaction, record: CampaignRecord, plan: Plan) -> li
     return [(batch.batch_id, str(batch.reverted_at)) for batch in transaction.ledger.batches(record.campaign)]
 
 
-def open_audience(
-    store: Store,
-    data: ShopData,
-    plan: Plan,
-    *,
-    prior: Belief,
-    clock: Clock,
-    cache: FeatureCache,
-    engine: Engine | None = None,
-    report: Report | None = None,
-    key: str | None = None,
-) -> OpenAudience:
+def _open_audience(site: Site, plan: Plan, key: str, *, report: Report | None) -> OpenAudience:
     """Load a plan's customers and value them with the active model, so that its limits can be solved at once.
 
-    key: their `audience_key`, where it is known already.
+    key: their `audience_key`.
     """
     tell = report or (lambda done, total, stage: None)
     tell(0, len(_STEPS), _STEPS[0])
-    key = key or audience_key(store, data, plan, prior=prior)
-    loaded = load_audience(data, plan, cache=cache, engine=engine, contacted=contacted(store, data, plan))
+    loaded = _load(site, plan)
     tell(1, len(_STEPS), _STEPS[1])
-    belief, version = belief_for(store, prior=prior, network=loaded.network, head=loaded.head)
-    past = past_forecasts(
-        store, learned=belief.basket.campaigns, as_of=plan.customers.as_of, personal=belief.head is not None
-    )
-    with store.reading() as transaction:  # whoever moves limits may also make the holdout lasting
-        secret = transaction.decisions.holdout_secret()
+    belief, version = belief_for(site.store, prior=site.prior, network=loaded.network, head=loaded.head)
     opened = OpenAudience(
         key=key,
         about=about(plan),
-        basis=Basis(
-            audience=loaded.audience,
-            belief=belief,
-            past=past,
-            currency=store.locale.currency,
-            secret=secret,
-            engine=engine,
-            memo=Memo(tables=True),
-        ),
+        basis=Basis.of(site.store, plan, loaded.audience, belief, engine=site.engine, stays_open=True),
         network=loaded.network,
         version=version,
         notes=loaded.notes,
         left_out=loaded.left_out,
-        opened_at=clock.now(),
+        opened_at=site.clock.now(),
     )
     tell(2, len(_STEPS), _STEPS[2])
     with suppress(InfeasibleError):  # the operator sees it when they ask for it
@@ -480,27 +448,10 @@ class OpenAudiences:
                 self._opened.move_to_end(key)
             return self._opened.get(key)
 
-    def of(
-        self,
-        store: Store,
-        data: ShopData,
-        plan: Plan,
-        *,
-        prior: Belief,
-        clock: Clock,
-        cache: FeatureCache,
-        engine: Engine | None = None,
-        report: Report | None = None,
-    ) -> OpenAudience:
+    def of(self, site: Site, plan: Plan, *, report: Report | None = None) -> OpenAudience:
         """The audience of a plan as the shop is now, loaded where it is not open."""
-        key = audience_key(store, data, plan, prior=prior)
-
-        def load() -> OpenAudience:
-            return open_audience(
-                store, data, plan, prior=prior, clock=clock, cache=cache, engine=engine, report=report, key=key
-            )
-
-        return self.open(key, load)
+        key = audience_key(site, plan)
+        return self.open(key, lambda: _open_audience(site, plan, key, report=report))
 
     def open(self, key: str, load: Callable[[], OpenAudience]) -> OpenAudience:
         """The audience of a key, loaded where it is not open.

@@ -19,6 +19,7 @@ from disco.operations.exporting import export_codes
 from disco.operations.launching import launch_plan
 from disco.operations.ledger import ingest
 from disco.operations.plan import make_plan
+from disco.operations.site import Site
 from disco.records.people import Actor, ActorKind, ApprovalRule
 from disco.records.plan import read_plan
 from disco.retailer import Retailer
@@ -70,9 +71,10 @@ def complete_shop(folder: Path, *, seed: int, secret: bytes) -> date:
     cache = FeatureCache(folder=folder / ARTEFACTS / "features")
     store = open_shop(folder, clock=clock).by(OPERATOR)
     try:
+        site = Site(store=store, data=data, clock=clock, prior=prior, cache=cache)
         running = _plan(RUNNING, retailer=retailer, starts_on=clock.today, seed=seed)
         running["segments"] = {"column": "country", "limits": {"US": {"0.3": {"at_most": "2%"}}}}
-        planned = make_plan(store, data, read_plan(running), prior=prior, clock=clock, cache=cache)
+        planned = make_plan(site, read_plan(running))
         launch_plan(
             store,
             data,

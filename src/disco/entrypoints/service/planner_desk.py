@@ -169,17 +169,8 @@ class PlannerDesk:
             tell(-1, 3, _COUNTING)
             counted = len(check_audience(shop.data, plan).ids)
             self._progress[name] = replace(self._progress[name], eligible=counted)
-            with shop.store() as store:
-                opened = self.audiences.of(
-                    store,
-                    shop.data,
-                    plan,
-                    prior=shop.prior(),
-                    clock=shop.clock,
-                    cache=shop.cache(),
-                    engine=shop.engine,
-                    report=tell,
-                )
+            with shop.site() as site:
+                opened = self.audiences.of(site, plan, report=tell)
             with self._lock:
                 _remember(self._keys, name, opened.key)
         except _UnwantedError:

@@ -168,9 +168,8 @@ def test_what_control_and_holdout_cost_is_what_a_plan_without_them_would_bring_m
     found = planning.get("/plan/autumn/numbers.json").json()
     plan = {**PLAN, "budget": round(found["ceiling"], 10), "control": {"share": 0}}
     alone = Shop.open(planning_shop)
-    with alone.store() as store:
-        parts = {"prior": alone.prior(), "clock": alone.clock, "cache": alone.cache(), "dry_run": True}
-        total = make_plan(store, alone.data, read_plan(plan), **parts).as_dict()["total"]
+    with alone.site() as site:
+        total = make_plan(site, read_plan(plan), dry_run=True).as_dict()["total"]
     for name in ("revenue", "markdown"):
         lost = total[name]["value"] - found["total"][name]["value"]
         assert found["groups_cost"][name] == pytest.approx(lost, abs=0.01)

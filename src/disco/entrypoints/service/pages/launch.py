@@ -152,17 +152,12 @@ def _page(
     caller, locale = request.state.caller, shop.settings.locale
     record = _record(shop, plan_id)
     plan, summary = record.plan, record.summary
-    with shop.store() as store:
+    with shop.site(builds=False) as site:
+        store = site.store
         drafts = {one.name: one for one in list_drafts(store).items} if sees_customers(request) else {}
         from_draft = next((name for name in (draft, plan.campaign) if name in drafts), "")
-        checked = launch_checks(
-            store,
-            shop.data,
-            record.plan_id,
-            rule=shop.settings.approval,
-            today=shop.clock.today(),
-            draft=drafts.get(from_draft),
-        )
+        draft_of_plan = drafts.get(from_draft)
+        checked = launch_checks(site, record.plan_id, rule=shop.settings.approval, draft=draft_of_plan)
         found = as_seen(request, checked)
         approval = plan_approval(store, record.plan_id, rule=shop.settings.approval)
         before = plan_to_compare(store, plan.campaign, other_than=record.plan_id)

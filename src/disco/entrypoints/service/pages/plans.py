@@ -82,18 +82,14 @@ def begin(request: Request, shop: ShopOf, form: FormOf) -> Response:
         return respond(
             request, _page(request, shop, name=name, copied=copied, name_error=error), status=422, part="begin"
         )
-    today = shop.clock.today()
-    with shop.store() as store:
+    with shop.site(builds=False) as site:
         try:
-            if copied:
-                content = next_plan(store, shop.data, copied, campaign=name, today=today)
-            else:
-                content = new_plan(store, shop.data, campaign=name, today=today)
+            content = next_plan(site, copied, campaign=name) if copied else new_plan(site, campaign=name)
         except DiscoError as failed:
             page = _page(request, shop, name=name, copied=copied, copied_error=str(failed))
             return respond(request, page, status=422, part="begin")
         try:
-            put_draft(store, name, content, clock=shop.clock)
+            put_draft(site.store, name, content, clock=site.clock)
         except (RevisionError, RevisionMissingError):
             page = _page(
                 request, shop, name=name, copied=copied, name_error=f"A draft {name} exists. Choose another name."
