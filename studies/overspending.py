@@ -130,7 +130,7 @@ def campaigns_of(
     budget = BUDGET_SHARE * free.markdown.value
     for risk in risks:
         made = planned({"amount": budget, "overspend_risk": risk})
-        assert made.overspend_chance is not None
+        assert made.summary.overspend_chance is not None
         assert made.total is not None
         depth = np.nan_to_num(made.decisions["depth"].to_numpy())  # 0: no code
         choice = np.where(depth > 0, np.searchsorted(DEPTHS, depth), -1)
@@ -141,7 +141,7 @@ def campaigns_of(
             risk=risk,
             budget=budget,
             planned_share=made.solution.budget_share,
-            chance=made.overspend_chance,
+            chance=made.summary.overspend_chance,
             expected=made.total.markdown.value,
             markdown=float(np.nansum(full_price * depth)),
         )

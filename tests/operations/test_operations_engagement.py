@@ -365,7 +365,7 @@ def test_a_plan_of_the_prior_is_launched_and_another_head_is_refused(scored_shop
     planned = scored_shop.planned(scored_shop.plan(policy=RANDOM), belief=scored_shop.prior)
     other = EngagementHead(head.weights, ScoreBins([0.0], [-0.5, 0.5])).to_json()
     form = {name: tuple(part) for name, part in other.items()}
-    forged = replace(planned, solution=replace(planned.solution, head=form))
+    forged = replace(planned, summary=replace(planned.summary, solution=replace(planned.solution, head=form)))
     with pytest.raises(StateError, match="since it was decided: model"):
         launch(scored_shop.store, forged, clock=scored_shop.clock, prior=scored_shop.prior)
     assert not launch(scored_shop.store, planned, clock=scored_shop.clock, prior=scored_shop.prior).again

@@ -204,7 +204,8 @@ def test_a_rebuild_warns_of_features_that_no_snapshot_can_centre(shop, dry_run):
 def test_a_campaign_under_a_new_network_asks_for_a_rebuild(shop, launched):
     receive(shop, shop.outcomes(shop.sent(launched)[:30]))
     learn(shop)
-    planned = replace(shop.planned(shop.plan(campaign="summer")), network="second network")
+    planned = shop.planned(shop.plan(campaign="summer"))
+    planned = replace(planned, summary=replace(planned.summary, network="second network"))
     launch(shop.store, planned, clock=shop.clock)
     with pytest.raises(StateError, match="rebuild"):
         learn(shop, "summer")

@@ -71,7 +71,7 @@ def test_words_have_the_symbol_of_the_shop(opened):
     assert told.currency == "EUR"
     assert "€" in " ".join(told.words)
     assert "£" not in " ".join(told.words)
-    assert all("£" not in words for words in shop.planned(shop.plan(campaign="summer")).binding)
+    assert all("£" not in words for words in shop.planned(shop.plan(campaign="summer")).summary.binding)
 
 
 # ---- when codes can be used

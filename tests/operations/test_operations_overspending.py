@@ -79,8 +79,8 @@ def test_the_ceiling_is_the_largest_that_keeps_the_risk(shop, past):
         chance[float(share)] = chance_of(shop, one, AMOUNT, past)
     for risk in (0.05, 0.1, 0.3):
         planned = shop.planned(shop.plan(budget=bounded(risk)), shop.people(400))
-        assert planned.overspend_chance <= risk < chance[max(chance)], "there is something to find"
-        assert planned.overspend_chance == chance_of(shop, planned, AMOUNT, past)
+        assert planned.summary.overspend_chance <= risk < chance[max(chance)], "there is something to find"
+        assert planned.summary.overspend_chance == chance_of(shop, planned, AMOUNT, past)
         first_beyond = min(share for share, found in chance.items() if found > risk)
         largest = max(share for share, found in chance.items() if found <= risk)
         assert first_beyond - step - TOLERANCE <= planned.solution.budget_share <= largest + step + TOLERANCE
@@ -106,7 +106,7 @@ def test_a_risk_that_is_kept_anyway_changes_nothing(shop):
     )
     assert wide.solution.budget_share == 1.0
     assert wide.decisions.equals(free.decisions)
-    assert wide.overspend_chance == 0.0
+    assert wide.summary.overspend_chance == 0.0
     amount = shop.planned(shop.plan(budget={"amount": 60}), shop.people(400))
     assert amount.decisions.equals(shop.planned(shop.plan(budget=60), shop.people(400)).decisions)
 
@@ -137,9 +137,9 @@ def test_floors_that_cost_too_much_for_the_risk_are_refused_in_words(shop, past)
 
 def test_before_anything_is_learned_a_risk_is_not_bounded(shop):
     planned = shop.planned(shop.plan(budget=bounded("10%")), belief=shop.prior)
-    assert planned.overspend_chance is None
+    assert planned.summary.overspend_chance is None
     assert planned.solution.budget_share == 1.0
-    assert any("the budget does not bind" in words for words in planned.warnings)
+    assert any("the budget does not bind" in words for words in planned.summary.warnings)
 
 
 @pytest.mark.parametrize(

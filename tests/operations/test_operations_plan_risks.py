@@ -120,8 +120,8 @@ def test_a_plan_without_control_and_holdout_is_warned_of():
 def test_a_kept_plan_gets_its_warnings_although_it_keeps_none(shop):
     planned = shop.planned(shop.plan(budget=40))
     record = planned.record()
-    assert planned.overspend_chance > 0.2
+    assert planned.summary.overspend_chance > 0.2
     risks = plan_risks(record)
     assert "cost more than the budget" in risks[0]
     assert not set(risks) & set(record.summary.warnings), "they follow from the plan, so its bytes stay what they were"
-    assert PlanResult.of(planned, dry_run=True).warnings == (*risks, *planned.warnings)
+    assert PlanResult.of(planned, dry_run=True).warnings == (*risks, *planned.summary.warnings)

@@ -94,10 +94,10 @@ def test_inputs_are_read_again_only_where_their_sources_changed(shop):
         reads.append(1)
         return {"customers": "c2"}
 
-    assert inputs_now(planned.sources, {"network": "n1", "tables": "t1"}, read=read) == {}
+    assert inputs_now(planned.summary.sources, {"network": "n1", "tables": "t1"}, read=read) == {}
     assert not reads
     for sources in ({"network": "n1", "tables": "t2"}, {"tables": "t1"}, None):
-        assert inputs_now(planned.sources, sources, read=read) == {"customers": "c2"}
+        assert inputs_now(planned.summary.sources, sources, read=read) == {"customers": "c2"}
     assert inputs_now({}, {}, read=read) == {"customers": "c2"}, "a plan without sources"
     assert len(reads) == 4
 
@@ -196,10 +196,10 @@ def test_limits_that_contradict_each_other_are_told_in_the_plans_own_numbers(sho
 
 
 def test_a_plan_that_comes_too_late_is_warned_of(shop):
-    assert not any("was launched" in words for words in shop.planned().warnings)
+    assert not any("was launched" in words for words in shop.planned().summary.warnings)
     plan_id = shop.launch().plan_id
-    assert not any("was launched" in words for words in shop.planned().warnings)
-    assert any(plan_id in words for words in shop.planned(shop.plan(seed=9)).warnings)
+    assert not any("was launched" in words for words in shop.planned().summary.warnings)
+    assert any(plan_id in words for words in shop.planned(shop.plan(seed=9)).summary.warnings)
 
 
 def test_prices_are_told_in_revenue(shop):
@@ -224,31 +224,31 @@ def test_nothing_is_expected_before_anything_was_learned_and_it_is_said(shop):
     planned = shop.planned(belief=shop.prior)
     assert planned.total is None
     assert planned.decisions["expected_full_price"].null_count == 200
-    assert any("Nothing was learned" in warning for warning in planned.warnings)
+    assert any("Nothing was learned" in warning for warning in planned.summary.warnings)
     random = shop.planned(shop.plan(policy={"name": "random"}), belief=shop.prior)
-    assert random.warnings == ()
+    assert random.summary.warnings == ()
     assert random.solution.prices is None
     paid = shop.planned(shop.plan(policy={"name": "random"}, budget=10), belief=shop.prior)
-    assert any("the budget does not bind" in warning for warning in paid.warnings)
-    assert not any("budget" in warning for warning in shop.planned(shop.plan(budget=10)).warnings)
+    assert any("the budget does not bind" in warning for warning in paid.summary.warnings)
+    assert not any("budget" in warning for warning in shop.planned(shop.plan(budget=10)).summary.warnings)
 
 
 def test_a_handful_of_the_same_customers_is_no_other_population(shop):
     shop.launch()
     for seed in range(20):
         few = shop.planned(shop.plan(campaign="summer", seed=seed), shop.people(rows=12, seed=seed))
-        assert not any("differ" in warning for warning in few.warnings)
+        assert not any("differ" in warning for warning in few.summary.warnings)
 
 
 def test_depths_never_played_and_other_customers_are_warned_of(shop):
     deep = shop.planned(shop.plan(depths={0.3: {}, 0.9: {}}))
-    assert any("extrapolate" in warning and "90% off" in warning for warning in deep.warnings)
+    assert any("extrapolate" in warning and "90% off" in warning for warning in deep.summary.warnings)
     shop.launch()
     moved = shop.people(seed=3)
     moved = replace(moved, context=np.clip(moved.context + 1.5, -4, 4))
-    said = shop.planned(shop.plan(campaign="summer"), moved).warnings
+    said = shop.planned(shop.plan(campaign="summer"), moved).summary.warnings
     assert any("differ from those of the last campaign" in warning for warning in said)
-    same = shop.planned(shop.plan(campaign="summer"), shop.people(seed=3)).warnings
+    same = shop.planned(shop.plan(campaign="summer"), shop.people(seed=3)).summary.warnings
     assert not any("differ" in warning for warning in same)
 
 
@@ -283,8 +283,8 @@ def test_codes_are_new_whoever_else_has_them(shop):
 
 def test_a_prefix_beside_a_pool_is_not_used_and_that_is_said(shop):
     planned = shop.planned(shop.plan(codes={"prefix": "SPRING", "pool": "codes.txt"}))
-    assert any("the prefix SPRING is not used" in words for words in planned.warnings)
-    assert not any("prefix" in words for words in shop.planned(shop.plan(codes={"pool": "codes.txt"})).warnings)
+    assert any("the prefix SPRING is not used" in words for words in planned.summary.warnings)
+    assert not any("prefix" in words for words in shop.planned(shop.plan(codes={"pool": "codes.txt"})).summary.warnings)
 
 
 def test_a_prefix_stands_before_every_code(shop):

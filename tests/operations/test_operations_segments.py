@@ -233,7 +233,7 @@ def test_the_expected_markdown_after_correction_keeps_the_budget(shop, monkeypat
     )
     assert 50 < freely <= 60
     assert 50 < 1.25 * spent <= 60
-    assert 0 < planned.overspend_chance < 1
+    assert 0 < planned.summary.overspend_chance < 1
     launch(shop.store, planned, clock=shop.clock, secret=shop.secret)
 
 

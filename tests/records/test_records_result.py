@@ -76,3 +76,24 @@ def test_a_repr_fits_on_a_line_or_two_and_tables_come_out() -> None:
     assert "rows=<3 rows>" in repr(SAMPLE)
     assert SAMPLE.to_pandas()["a"].tolist() == [1, 2, 3]
     assert issubclass(Sample, Result)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Figures(Result):
+    count: int
+    """How many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Larger(Figures):
+    more: int
+    """How many more."""
+
+
+def test_fields_of_a_class_above_keep_their_documentation() -> None:
+    fields = adapter(Larger).json_schema()["properties"]
+    assert {name: field["description"] for name, field in fields.items()} == {
+        "count": "How many.",
+        "more": "How many more.",
+    }
+    assert Larger(count=1, more=2).as_dict() == {"count": 1, "more": 2}

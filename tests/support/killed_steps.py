@@ -24,8 +24,8 @@ def plan_step(folder: Path, plan: Mapping[str, Any], *, stage: str, number: int,
     os.environ["TMPDIR"], tempfile.tempdir = str(temporary), None
 
     class Small(Shop):
-        def cache(self, *, keep: bool = True) -> FeatureCache:
-            return replace(super().cache(keep=keep), bucket_customers=7)
+        def cache(self, *, keep: bool = True, builds: bool = True) -> FeatureCache:
+            return replace(super().cache(keep=keep, builds=builds), bucket_customers=7)
 
     def report(done: int, total: int, now: str) -> None:
         if now == stage:

@@ -40,7 +40,6 @@ from disco.operations.versions import belief_for, belief_hash
 from disco.operations.webhooks import tell as announce
 from disco.records.arrays import Flags, Integers, Labels, Matrix, Vector
 from disco.records.content import content_hash
-from disco.records.currency import GBP
 from disco.records.decisions import Arm, Audience, Offer
 from disco.records.errors import Problem, StateError
 from disco.records.jobs import Event
@@ -48,11 +47,11 @@ from disco.records.life import PlanRecord, PlanTables
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.people import Actor
 from disco.records.plan import Plan
-from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanSummary, Solution
+from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanFigures, PlanSummary, Solution
 from disco.records.ports import Clock, Engine
 from disco.records.program import VERSION
 from disco.records.progress import Report, Stages, tell
-from disco.records.result import DepthKey, NotInJson, Result, TableResult
+from disco.records.result import NotInJson, Result, TableResult
 from disco.records.table_rows import TableRows
 from disco.records.wording import counted
 from disco.store import Store, Transaction
@@ -67,28 +66,42 @@ _ID_LENGTH = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Planned:
-    """A plan with its customers. Everything but the tables is also in `record()`."""
+    """A plan with its customers: what `record()` and `tables()` keep of it."""
 
     plan: Plan
     inputs: Mapping[str, str]  # name → hash of everything the decisions depend on
     decisions: pa.Table  # the columns of `kept.PLANNED`, one row per customer
     contexts: Matrix  # (n, d1), of the same rows
-    network: str  # names the context network
-    version: int | None  # of the belief that decided; None: nothing was learned
-    solution: Solution
-    arms: Mapping[Arm, ArmForecast]
-    total: MoneyForecast | None  # of all codes together
-    binding: tuple[str, ...]  # limits that cost something, in words
-    warnings: tuple[str, ...]
     features: TableRows | None  # retained so that another network can embed the customers again
+    summary: PlanSummary
     planned_at: datetime
-    sources: Mapping[str, str] = field(default_factory=dict)  # file or table → hash when the plan was made
-    overspend_chance: float | None = None  # that the codes cost more than the budget
-    left_out: Mapping[str, int] | None = None  # by key: eligible customers who were not decided about
 
     @property
     def plan_id(self) -> str:
         return plan_id(self.plan, self.inputs)
+
+    @property
+    def network(self) -> str:
+        """The name of the context network."""
+        return self.summary.network
+
+    @property
+    def version(self) -> int | None:
+        """Of the belief that decided; None: nothing was learned."""
+        return self.summary.version
+
+    @property
+    def solution(self) -> Solution:
+        return self.summary.solution
+
+    @property
+    def arms(self) -> Mapping[Arm, ArmForecast]:
+        return self.summary.arms
+
+    @property
+    def total(self) -> MoneyForecast | None:
+        """What all codes together are expected to bring."""
+        return self.summary.total
 
     @property
     def currency(self) -> str:
@@ -100,19 +113,7 @@ class Planned:
             plan_id=self.plan_id,
             plan=self.plan,
             inputs=self.inputs,
-            summary=PlanSummary(
-                customers=self.decisions.num_rows,
-                network=self.network,
-                version=self.version,
-                solution=self.solution,
-                arms=self.arms,
-                total=self.total,
-                binding=self.binding,
-                warnings=self.warnings,
-                sources=self.sources,
-                overspend_chance=self.overspend_chance,
-                left_out=self.left_out,
-            ),
+            summary=self.summary,
             planned_at=self.planned_at,
         )
 
@@ -163,24 +164,15 @@ def read_planned(transaction: Transaction, record: PlanRecord) -> Planned:
             expected="a plan as it was kept",
             fix="Run `disco plan` again.",
         )
-    summary, tables = record.summary, transaction.plans.tables(record.plan_id)
+    tables = transaction.plans.tables(record.plan_id)
     return Planned(
         plan=record.plan,
         inputs=record.inputs,
         decisions=tables.decisions,
         contexts=tables.contexts,
-        network=summary.network,
-        version=summary.version,
-        solution=summary.solution,
-        arms=summary.arms,
-        total=summary.total,
-        binding=summary.binding,
-        warnings=summary.warnings,
         features=tables.features,
+        summary=record.summary,
         planned_at=record.planned_at,
-        sources=summary.sources,
-        overspend_chance=summary.overspend_chance,
-        left_out=summary.left_out,
     )
 
 
@@ -274,7 +266,7 @@ def with_codes(decisions: pa.Table, codes: pa.Array) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PlanResult(TableResult):
+class PlanResult(PlanFigures, TableResult):
     """A decided plan: who would get what, what that is expected to bring, and what each limit costs.
 
     As a table: one row per customer.
@@ -282,43 +274,12 @@ class PlanResult(TableResult):
 
     plan_id: str
     """The hash of everything the decisions rest on; `disco launch` takes it."""
-    campaign: str
-    """The name of the campaign."""
-    customers: int
-    """Customers who were decided about."""
     left_out: Mapping[str, int]
-    """Eligible customers who were not, by the key of the plan that leaves them out: include, exclude, contact."""
-    currency: str = GBP.code
-    """The currency of all money here, by its code of ISO 4217."""
-    version: int | None
-    """The version of the model that decided; null where nothing was learned yet."""
+    """Eligible customers who were not decided about, by the key that leaves them out: include, exclude, contact."""
     network: str
     """The hash of the context network."""
-    arms: Mapping[Arm, ArmForecast]
-    """By group: decided, control, holdout."""
-    total: MoneyForecast | None
-    """What all codes together are expected to bring; null before any purchase was learned."""
-    ceiling: float | None
-    """The expected markdown that all codes may reach, the reserve included; below the budget where `overspend_risk`
-    asks for it; null without a budget."""
     overspend_chance: float | None
     """The chance that the codes cost more than the budget (without the reserve); null without a budget or forecast."""
-    prices: Mapping[DepthKey, float] | None
-    """What one more code of a depth is worth, in revenue; null where depths were assigned at random."""
-    budget_price: float
-    """What one more unit of budget is worth, in revenue; 0 without a budget or where it does not bind."""
-    status: str
-    """How the solve ended."""
-    value: float
-    """The objective w·revenue − markdown of the decided group, at the policy's figures."""
-    bound: float
-    """No allocation under these limits is worth more."""
-    gap: float
-    """(bound − value) relative to the bound; 0 is proved optimal."""
-    reserve: Mapping[DepthKey, int | None]
-    """Codes per depth kept back for late arrivals; null: no limit."""
-    binding: tuple[str, ...]
-    """The limits that cost something, in words."""
     warnings: tuple[str, ...]
     """What to know before a launch."""
     inputs: Mapping[str, str]
@@ -333,28 +294,21 @@ class PlanResult(TableResult):
 
     @classmethod
     def of(cls, planned: Planned, *, dry_run: bool, seconds: Mapping[str, float] | None = None) -> "PlanResult":
-        solution, weight = planned.solution, planned.plan.objective.revenue_weight
+        plan, summary = planned.plan, planned.summary
         return cls(
+            **summary.solution.figures(budget=plan.budget_amount, revenue_weight=plan.objective.revenue_weight),
             plan_id=planned.plan_id,
-            campaign=planned.plan.campaign,
-            customers=planned.decisions.num_rows,
-            left_out=planned.left_out or {},
+            campaign=plan.campaign,
+            customers=summary.customers,
+            left_out=summary.left_out or {},
             currency=planned.currency,
-            version=planned.version,
-            network=planned.network,
-            arms=planned.arms,
-            total=planned.total,
-            ceiling=solution.ceiling(planned.plan.budget_amount),
-            overspend_chance=planned.overspend_chance,
-            prices=solution.revenue_prices(weight),
-            budget_price=solution.revenue_budget_price(weight),
-            status=solution.status,
-            value=solution.value,
-            bound=solution.bound,
-            gap=solution.gap,
-            reserve=dict(zip(solution.depths, solution.reserve, strict=True)),
-            binding=planned.binding,
-            warnings=(*plan_risks(planned.record()), *planned.warnings),
+            version=summary.version,
+            network=summary.network,
+            arms=summary.arms,
+            total=summary.total,
+            overspend_chance=summary.overspend_chance,
+            binding=summary.binding,
+            warnings=(*plan_risks(planned.record()), *summary.warnings),
             inputs=planned.inputs,
             planned_at=planned.planned_at,
             seconds=seconds or {},
@@ -408,7 +362,7 @@ def make_plan(site: Site, plan: Plan, *, dry_run: bool = False, report: Report |
         *pool_warnings(store, planned, pool),
         *shared_elsewhere(store, planned),
     )
-    planned = replace(planned, warnings=(*planned.warnings, *more))
+    planned = replace(planned, summary=replace(planned.summary, warnings=(*planned.summary.warnings, *more)))
     if not dry_run:
         stages(0, None, "keeping the plan")
         keep(store, planned)
@@ -467,30 +421,33 @@ def plan_campaign(
             belief=belief,
         ),
         contexts=audience.context,
-        network=network,
-        version=version,
-        solution=solution_of(basis, plan, decided),
-        arms=found.arms,
-        total=None if found.total is None else found.total.money(np.asarray(plan.offered)),
-        binding=binding_limits(basis, decided),
-        warnings=(
-            *notes,
-            *launched_before(store, plan, plan_id(plan, inputs)),
-            *key_warnings(plan),
-            *audience_warnings(
-                belief,
-                audience,
-                np.asarray(plan.offered),
-                needs_belief=not plan.policy.assigns_at_random,
-                has_budget=plan.budget_amount is not None,
-                last_contexts=_last_contexts(store, plan.campaign, network),
-            ),
-        ),
         features=features,
+        summary=PlanSummary(
+            customers=len(audience),
+            network=network,
+            version=version,
+            solution=solution_of(basis, plan, decided),
+            arms=found.arms,
+            total=None if found.total is None else found.total.money(np.asarray(plan.offered)),
+            binding=binding_limits(basis, decided),
+            warnings=(
+                *notes,
+                *launched_before(store, plan, plan_id(plan, inputs)),
+                *key_warnings(plan),
+                *audience_warnings(
+                    belief,
+                    audience,
+                    np.asarray(plan.offered),
+                    needs_belief=not plan.policy.assigns_at_random,
+                    has_budget=plan.budget_amount is not None,
+                    last_contexts=_last_contexts(store, plan.campaign, network),
+                ),
+            ),
+            sources=sources or {},
+            overspend_chance=overspend_chance(plan, decided, found.total),
+            left_out=left_out or None,
+        ),
         planned_at=clock.now(),
-        sources=sources or {},
-        overspend_chance=overspend_chance(plan, decided, found.total),
-        left_out=left_out or None,
     )
 
 

@@ -129,10 +129,10 @@ def review_plan(site: Site, name: str, *, by: tuple[str, ...] = ()) -> PlanRevie
         launched=record is not None and record.plan_id == planned.plan_id,
         customers=planned.decisions.num_rows,
         currency=planned.currency,
-        left_out=planned.left_out or {},
+        left_out=planned.summary.left_out or {},
         groups=tuple(_group(planned, belief, kind, value, rows) for kind, value, rows in parts),
         notes=notes,
-        warnings=(*plan_risks(planned.record()), *planned.warnings),
+        warnings=(*plan_risks(planned.record()), *planned.summary.warnings),
         planned=planned,
     )
 

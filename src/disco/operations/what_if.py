@@ -51,7 +51,7 @@ from disco.records.errors import InfeasibleError, InputError, StateError
 from disco.records.estimate import Estimate
 from disco.records.life import CampaignRecord
 from disco.records.plan import BudgetSection, Plan
-from disco.records.plan_summary import ArmForecast, MoneyForecast
+from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanFigures
 from disco.records.ports import Engine
 from disco.records.progress import Report
 from disco.records.result import DepthKey, NotInJson, Result, TableResult
@@ -519,44 +519,14 @@ def _megabytes(count: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SolvedLimits(Result):
-    """What limits lead to: the figures that `disco plan` would state for them. Nothing is kept."""
+class SolvedLimits(PlanFigures):
+    """What limits lead to: the figures that `disco plan` would state for them, money without intervals. Nothing is
+    kept."""
 
-    campaign: str
-    """The name of the campaign."""
-    customers: int
-    """Customers who were decided about."""
-    currency: str = GBP.code
-    """The currency of all money here, by its code of ISO 4217."""
-    version: int | None
-    """The version of the model that decided; null where nothing was learned yet."""
-    arms: Mapping[Arm, ArmForecast]
-    """By group: decided, control, holdout. Money is without intervals."""
-    total: MoneyForecast | None
-    """What all codes together are expected to bring, without intervals; null before any purchase was learned."""
     objective: Estimate | None
     """w·revenue − markdown of all codes, without an interval."""
-    ceiling: float | None
-    """The expected markdown that all codes may reach, the reserve included; below the budget where `overspend_risk`
-    asks for it; null without a budget."""
-    prices: Mapping[DepthKey, float] | None
-    """What one more code of a depth is worth, in revenue; null where depths were assigned at random."""
     segment_prices: Mapping[str, Mapping[DepthKey, float]] | None
     """By segment, on top of `prices`: what one more code of a depth in it is worth; null without segments."""
-    budget_price: float
-    """What one more unit of budget is worth, in revenue; 0 without a budget or where it does not bind."""
-    status: str
-    """How the solve ended."""
-    value: float
-    """The objective w·revenue − markdown of the decided group, at the policy's figures."""
-    bound: float
-    """No allocation under these limits is worth more."""
-    gap: float
-    """(bound − value) relative to the bound; 0 is proved optimal."""
-    reserve: Mapping[DepthKey, int | None]
-    """Codes per depth kept back for late arrivals; null: no limit."""
-    binding: tuple[str, ...]
-    """The limits that cost something, in words."""
     experience: Mapping[DepthKey, DepthExperience]
     """How well each depth is known; empty where nothing was learned yet."""
     seconds: float
@@ -606,6 +576,7 @@ def solve(opened: OpenAudience, plan: Plan) -> SolvedLimits:
     found, solution = expected(basis, plan, decided), solution_of(basis, plan, decided)
     weight, depths = plan.objective.revenue_weight, np.asarray(plan.offered)
     return SolvedLimits(
+        **solution.figures(budget=plan.budget_amount, revenue_weight=weight),
         campaign=plan.campaign,
         customers=len(opened),
         currency=basis.currency.code,
@@ -613,15 +584,7 @@ def solve(opened: OpenAudience, plan: Plan) -> SolvedLimits:
         arms=found.arms,
         total=None if found.total is None else found.total.money(depths),
         objective=None if found.total is None else found.total.objective(depths, revenue_weight=weight),
-        ceiling=solution.ceiling(plan.budget_amount),
-        prices=solution.revenue_prices(weight),
         segment_prices=solution.segment_revenue_prices(weight),
-        budget_price=solution.revenue_budget_price(weight),
-        status=solution.status,
-        value=solution.value,
-        bound=solution.bound,
-        gap=solution.gap,
-        reserve=dict(zip(solution.depths, solution.reserve, strict=True)),
         binding=binding_limits(basis, decided),
         experience=opened.experience(plan.offered),
         seconds=time.perf_counter() - start,

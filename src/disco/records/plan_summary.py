@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from disco.records.arrays import Matrix, Vector
+from disco.records.currency import GBP
 from disco.records.decisions import Arm, Offer
 from disco.records.estimate import Estimate
 from disco.records.identity import name_key
-from disco.records.result import DepthKey
+from disco.records.result import DepthKey, Result
 from disco.records.score import EngagementHead
 
 if TYPE_CHECKING:
@@ -153,6 +154,19 @@ class Solution:
         """What one more unit of the plan's budget is worth in revenue."""
         return self.budget_price / self.budget_factor / revenue_weight
 
+    def figures(self, *, budget: float | None, revenue_weight: float) -> dict[str, Any]:
+        """Those of `PlanFigures` that follow from the solve, by name. budget: of the plan."""
+        return {
+            "ceiling": self.ceiling(budget),
+            "prices": self.revenue_prices(revenue_weight),
+            "budget_price": self.revenue_budget_price(revenue_weight),
+            "status": self.status,
+            "value": self.value,
+            "bound": self.bound,
+            "gap": self.gap,
+            "reserve": dict(zip(self.depths, self.reserve, strict=True)),
+        }
+
     def ceiling(self, budget: float | None) -> float | None:
         """The expected markdown that all codes may reach under a plan's budget; None without one."""
         return None if budget is None else budget * self.budget_share
@@ -160,6 +174,43 @@ class Solution:
     @property
     def engagement_head(self) -> EngagementHead | None:
         return None if self.head is None else EngagementHead.from_json(self.head)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PlanFigures(Result):
+    """What limits lead to: the figures that a plan states, and that the planner shows before there is one."""
+
+    campaign: str
+    """The name of the campaign."""
+    customers: int
+    """Customers who were decided about."""
+    currency: str = GBP.code
+    """The currency of all money here, by its code of ISO 4217."""
+    version: int | None
+    """The version of the model that decided; null where nothing was learned yet."""
+    arms: Mapping[Arm, ArmForecast]
+    """By group: decided, control, holdout."""
+    total: MoneyForecast | None
+    """What all codes together are expected to bring; null before any purchase was learned."""
+    ceiling: float | None
+    """The expected markdown that all codes may reach, the reserve included; below the budget where `overspend_risk`
+    asks for it; null without a budget."""
+    prices: Mapping[DepthKey, float] | None
+    """What one more code of a depth is worth, in revenue; null where depths were assigned at random."""
+    budget_price: float
+    """What one more unit of budget is worth, in revenue; 0 without a budget or where it does not bind."""
+    status: str
+    """How the solve ended."""
+    value: float
+    """The objective w·revenue − markdown of the decided group, at the policy's figures."""
+    bound: float
+    """No allocation under these limits is worth more."""
+    gap: float
+    """(bound − value) relative to the bound; 0 is proved optimal."""
+    reserve: Mapping[DepthKey, int | None]
+    """Codes per depth kept back for late arrivals; null: no limit."""
+    binding: tuple[str, ...]
+    """The limits that cost something, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ is null: JSON has no NaN.
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
@@ -64,6 +64,18 @@ class Result:
         kind: object = cls
         read: Self = adapter(kind).validate_python(form)
         return read
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> Any:
+        """The schema, with the docstrings of fields that stand in a class above: Pydantic reads those of one class."""
+        found = handler(schema)
+        fields_here = handler.resolve_ref_schema(found).get("properties", {})
+        for above in cls.__mro__[1:]:
+            if is_dataclass(above):
+                for name, documented in adapter(above).json_schema(mode="serialization")["properties"].items():
+                    if name in fields_here and "description" in documented:
+                        fields_here[name].setdefault("description", documented["description"])
+        return found
 
     def __repr__(self) -> str:
         shown = (f"{field.name}={_short(getattr(self, field.name))}" for field in fields(self))  # type: ignore[arg-type]
