@@ -32,7 +32,7 @@ _SPARK = (
     "test_contract_spark.py",
     "test_contract_chunked_tables.py",
     "test_contract_engines.py",
-    "test_operations_allocating_chunks.py",
+    "test_operations_offline.py",
     "test_operations_deciding_tables.py",
     "test_spark_shop.py",
 )

@@ -16,10 +16,10 @@ import pyarrow.types as kinds
 from disco.allocation import Allocation, Segments, Status
 from disco.allocation.allocate import solve_problem
 from disco.allocation.allocate_table import TableAllocation, allocate_table
-from disco.allocation.table import COST, ID, depth_columns
 from disco.allocation.highs import solve_with_highs
 from disco.allocation.problem import read_problem
 from disco.allocation.result import Conflict
+from disco.allocation.table import COST, ID, depth_columns
 from disco.campaign import Belief, expected_costs, values_of
 from disco.policy import Policy, require_policy
 from disco.records.arrays import Flags, Integers, Matrix
@@ -37,7 +37,6 @@ from disco.records.result import Result
 # The solver alone, from files to files: values and limits in, one depth or none per customer out.
 
 
-SOLVERS = ("exact", "highs")
 _KEYS = {"caps", "floors", "budget", "segments"}
 
 
