@@ -132,8 +132,8 @@ def place_of(url: str) -> Path:
 
 
 def life(url: str, rows: int) -> tuple[list[Stage], float]:
-    from disco.operations.launching import launch
-    from disco.operations.ledger import ingest
+    from disco.operations.launch import launch
+    from disco.operations.outcomes import ingest
 
     store, watch = opened(url), Watch()
     with watch.stage("plan", rows):
@@ -217,8 +217,8 @@ def second(url: str, rows: int, others: int = 9) -> tuple[list[Stage], float]:
 
     Then the results of the campaign, as of a day on which a sixth of its purchases had been made, and as of the end.
     """
-    from disco.operations.launching import launch
-    from disco.operations.ledger import ingest
+    from disco.operations.launch import launch
+    from disco.operations.outcomes import ingest
     from disco.operations.results import read_out
 
     store, watch = opened(url), Watch()
@@ -244,9 +244,9 @@ def second(url: str, rows: int, others: int = 9) -> tuple[list[Stage], float]:
 
 def revert(url: str, rows: int, *, poisoned: bool) -> tuple[list[Stage], float, bytes]:
     """Ten batches; the sixth × 100 and taken back, or never sent."""
-    from disco.operations.launching import launch
-    from disco.operations.ledger import ingest
-    from disco.operations.ledger import revert as take_back
+    from disco.operations.launch import launch
+    from disco.operations.outcomes import ingest
+    from disco.operations.outcomes import revert as take_back
 
     store, watch = opened(url), Watch()
     outcomes = purchases(launch(store, planned(store, rows), clock=FixedClock(), secret=b"s" * 32).decisions)
@@ -272,8 +272,8 @@ def revert(url: str, rows: int, *, poisoned: bool) -> tuple[list[Stage], float, 
 def lookup(url: str, rows: int) -> tuple[dict[str, list[tuple[float, float]]], float]:
     """Milliseconds of single questions, each a transaction of its own, on the clock and of processors; seconds to fill
     the table."""
-    from disco.operations.explaining import explain
-    from disco.operations.launching import launch
+    from disco.operations.explain import explain
+    from disco.operations.launch import launch
 
     store = opened(url)
     started = time.perf_counter()

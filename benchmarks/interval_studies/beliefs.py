@@ -12,7 +12,7 @@ import numpy as np
 
 from disco.belief import BasketModel, Engagement, EngagementCounts
 from disco.campaign import Belief, Lesson, learn
-from disco.operations.learned_curve import learned_curve
+from disco.operations.learned import learned_curve
 from disco.records.decisions import Purchases
 from disco.records.depths import depth_percent
 

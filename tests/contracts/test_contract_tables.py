@@ -14,7 +14,7 @@ from tests.features.conftest import MemoryTables
 from tests.records.conftest import make_shop
 
 from disco.features import build_features
-from disco.operations.door import known_columns, read_outcomes
+from disco.operations.outcomes import known_columns, read_outcomes
 from disco.records.errors import Problem, TableError
 from disco.records.tables import SCHEMAS, AtMost, ColumnSchema, Kind, NotBefore, SaidWith
 from disco.records.validation import TableSource, validate

@@ -8,7 +8,7 @@ import pyarrow as pa
 from small_life import CAMPAIGN, NETWORK, ingest_small, launch_small, outcomes_of
 from stores import open_store
 
-from disco.operations import campaign_evidence
+from disco.operations.learn import rebuilt_evidence
 from disco.records.errors import DiscoError
 from disco.records.life import Disposition
 from disco.store import Store, packs
@@ -89,5 +89,5 @@ def check_after_crash(
             assert received[batch_id] == files[place].num_rows, f"batch {batch_id} is there by halves"
         applied = transaction.ledger.outcomes(CAMPAIGN, dispositions=[Disposition.APPLIED])["event_id"].to_pylist()
         assert len(applied) == len(set(applied)), "an event counts twice"
-        rebuilt = campaign_evidence.rebuilt(transaction, record, NETWORK).to_bytes()
+        rebuilt = rebuilt_evidence(transaction, record, NETWORK).to_bytes()
         assert transaction.beliefs.evidence(CAMPAIGN, NETWORK) == rebuilt, "evidence is not the ledger's"

@@ -55,13 +55,13 @@ def _told(part: Callable[[], Report]) -> dict[str, Any]:
 @contextmanager
 def _sabotaged(writer: Callable[[Path], Any]) -> Iterator[None]:
     """An export that writes its file in another way."""
-    from disco.operations import exporting
+    from disco.operations import export
 
-    good, exporting.written_whole = exporting.written_whole, writer
+    good, export.written_whole = export.written_whole, writer
     try:
         yield
     finally:
-        exporting.written_whole = good
+        export.written_whole = good
 
 
 @contextmanager

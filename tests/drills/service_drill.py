@@ -37,7 +37,7 @@ from disco.entrypoints import cli
 from disco.entrypoints.python import Shop
 from disco.entrypoints.worker import run_worker
 from disco.operations import jobs
-from disco.operations.audit import audit
+from disco.operations.upkeep import audit
 from disco.records.jobs import Job, JobState
 from disco.store import Store
 

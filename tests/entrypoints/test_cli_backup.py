@@ -18,7 +18,7 @@ import pytest
 from whole_shop import make_shop
 
 from disco import Shop
-from disco.operations.audit import audit
+from disco.operations.upkeep import audit
 from disco.records.errors import DiscoError
 from disco.store.copying import copy_out
 from disco.store.opening import open_database

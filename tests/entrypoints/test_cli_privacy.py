@@ -87,6 +87,14 @@ def test_a_customer_is_forgotten_and_the_campaigns_go_on(disco: Disco, shop: Pat
     assert len(needles) > 5
     assert found(needles, shop, temporary) == needles
 
+    kept = done(disco, "access", customer, "-o", shop / "kept.json", *here)
+    assert json.loads((shop / "kept.json").read_text()) == kept
+    places = {(one["where"], one["place"]) for one in kept["records"]}
+    assert {("second", place) for place in ("decision", "context", "features", "outcome")} <= places
+    (shop / "kept.json").unlink()
+    code, out, _ = disco("access", customer, *here)
+    assert (code, "- second, outcome: 1" in out, "Your own tables" in out) == (0, True, True)
+
     before = done(disco, "results", "second", "--as-of", "2025-11-15", *here)
     rehearsed = done(disco, "forget", customer, "nobody", "--dry-run", *here)
     assert found(needles, shop, temporary) == needles, "a rehearsal"
@@ -96,6 +104,7 @@ def test_a_customer_is_forgotten_and_the_campaigns_go_on(disco: Disco, shop: Pat
     assert {one["campaign"] for one in result["campaigns"]} == {"first", "second"}
     assert str(shop / "data") in result["elsewhere"][0]
     assert found(needles, shop, temporary) == []
+    assert done(disco, "access", customer, *here)["records"] == []
 
     assert disco("doctor", *here)[0] == 0
     after = done(disco, "results", "second", "--as-of", "2025-11-15", *here)

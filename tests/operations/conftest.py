@@ -11,7 +11,7 @@ from stores import new_urls
 from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief
 from disco.operations.arms import split
-from disco.operations.launching import launch
+from disco.operations.launch import launch
 from disco.operations.plan import plan_campaign
 from disco.records.decisions import Audience
 from disco.records.plan import read_plan

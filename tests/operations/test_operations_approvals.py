@@ -7,7 +7,7 @@ from small_life import CAMPAIGN, SECRET, FixedClock, planned
 from stores import on_both_databases, open_store
 
 from disco.operations.approvals import approval_setting, approve_plan, plan_approval, set_approval
-from disco.operations.launching import Launched, launch
+from disco.operations.launch import Launched, launch
 from disco.operations.people import create_key
 from disco.operations.plan import Planned, keep
 from disco.records.errors import ApprovalError, InputError, SealError, StateError

@@ -9,7 +9,7 @@ import pytest
 from whole_shop import make_shop
 
 from disco.entrypoints.python import doctor
-from disco.operations.doctor import HealthCheck
+from disco.operations.upkeep import HealthCheck
 from disco.records.diagnosis import Outcome
 
 # ruff: noqa: E501 - a damage is a line

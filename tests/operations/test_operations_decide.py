@@ -6,7 +6,7 @@ import pytest
 from disco.belief import draw_full_price_totals
 from disco.operations.decide import TOLERANCE, exceeded_with, largest_share
 from disco.operations.forecast import PastForecasts
-from disco.operations.launching import launch
+from disco.operations.launch import launch
 from disco.operations.replay import add_propensities
 from disco.records.decisions import Arm
 from disco.records.errors import InfeasibleError, PlanError

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.operations import kept_readings
+from disco.operations import read_out_cache
 from disco.operations.demand import demand, demand_of_part, seen_in
-from disco.operations.kept_readings import KeptReadings
-from disco.operations.learning import learn_campaigns
-from disco.operations.ledger import ingest
+from disco.operations.learn import learn_campaigns
+from disco.operations.outcomes import ingest
+from disco.operations.read_out_cache import KeptReadings
 from disco.records.errors import InputError, NotFoundError
 
 TODAY = date(2027, 4, 1)
@@ -94,7 +94,7 @@ def test_before_anything_was_learned_there_is_no_demand(shop):
 def test_demand_is_computed_again_only_where_something_has_changed(shop, learned, monkeypatch):
     made = []
     monkeypatch.setattr(
-        kept_readings, "demand_of_part", lambda *given, **more: made.append(given) or demand_of_part(*given, **more)
+        read_out_cache, "demand_of_part", lambda *given, **more: made.append(given) or demand_of_part(*given, **more)
     )
     readings = KeptReadings()
     for part in ("North", "North", None, None):

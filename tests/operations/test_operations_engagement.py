@@ -9,20 +9,25 @@ import pyarrow as pa
 import pytest
 
 from disco.belief import EngagementCounts
-from disco.operations import campaign_evidence
-from disco.operations.audit import audit
-from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.contexts import FeatureCache
-from disco.operations.explaining import explain
+from disco.operations.explain import explain
 from disco.operations.forecast import past_forecasts
-from disco.operations.forgetting import forget
+from disco.operations.forget import forget
 from disco.operations.late import decide_late_arrivals
-from disco.operations.launching import launch
-from disco.operations.learning import learn_campaigns, rebuild
-from disco.operations.ledger import ingest, revert
-from disco.operations.repair import repair_campaigns
+from disco.operations.launch import launch
+from disco.operations.learn import (
+    CampaignEvidence,
+    active_belief,
+    belief_for,
+    belief_of,
+    engagement_text,
+    learn_campaigns,
+    rebuild,
+    stored_evidence,
+)
+from disco.operations.outcomes import ingest, revert
 from disco.operations.replay import add_propensities
-from disco.operations.versions import active_belief, belief_for, belief_of, engagement_text
+from disco.operations.upkeep import audit, repair_campaigns
 from disco.records.errors import FileFormatError, StateError
 from disco.records.plan_summary import PlanSummary
 from disco.records.score import EngagementHead, ScoreBins
@@ -41,7 +46,7 @@ def learn(shop, *campaigns):
 
 def stored(shop, campaign="spring", network=None):
     with shop.store.reading() as transaction:
-        return campaign_evidence.stored(transaction, campaign, network or shop.network)
+        return stored_evidence(transaction, campaign, network or shop.network)
 
 
 def counted_by_hand(shop, launched, bought, *, contexts=None, head=None):

@@ -9,7 +9,7 @@ from disco.belief import Engagement
 from disco.entrypoints.cli.planning import _corrections
 from disco.operations import forecast
 from disco.operations.forecast import PastForecasts, draw_totals
-from disco.operations.launching import launch
+from disco.operations.launch import launch
 from disco.operations.plan import PlanResult
 from disco.records.decisions import Arm
 from disco.records.plan_summary import Calibration

@@ -8,10 +8,10 @@ from small_life import CAMPAIGN, FixedClock, ingest_small, late_code, launch_sma
 from stores import open_store
 
 from disco.operations.contexts import FeatureCache
-from disco.operations.forgetting import forget
+from disco.operations.forget import forget
 from disco.operations.journal import check_journal, list_journal, verify_journal
-from disco.operations.launching import pause
-from disco.operations.ledger import revert
+from disco.operations.launch import pause
+from disco.operations.outcomes import revert
 from disco.records.errors import InputError
 from disco.store import Store
 

@@ -15,11 +15,10 @@ from stores import on_both_databases, open_store
 from disco.adapters.shop_data import FolderShopData
 from disco.operations.arms import arms_of, split
 from disco.operations.contexts import FeatureCache
-from disco.operations.explaining import explain
+from disco.operations.explain import explain
 from disco.operations.late import decide_late_arrivals
-from disco.operations.launching import launch
+from disco.operations.launch import launch, refuse_unproved
 from disco.operations.plan import keep, load, plan_campaign, plan_id
-from disco.operations.proof import refuse_unproved
 from disco.operations.results import read_out
 from disco.operations.review import content_of, new_plan
 from disco.operations.site import Site

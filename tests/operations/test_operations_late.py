@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.operations import campaign_evidence, late
-from disco.operations import launching as states
-from disco.operations.audit import audit
-from disco.operations.launching import launch
-from disco.operations.ledger import ingest
+from disco.operations import late
+from disco.operations import launch as states
+from disco.operations.launch import launch
+from disco.operations.learn import stored_evidence
+from disco.operations.outcomes import ingest
+from disco.operations.upkeep import audit
 from disco.records.errors import StateError
 from disco.store import Store
 
@@ -114,7 +115,7 @@ def test_late_purchases_are_evidence_like_any_other(shop):
     found = ingest(shop.store, "spring", shop.outcomes(sent), source="test", clock=shop.clock)
     assert found.counts.applied == len(sent)
     with shop.store.reading() as transaction:
-        kept = campaign_evidence.stored(transaction, "spring", shop.network)
+        kept = stored_evidence(transaction, "spring", shop.network)
     assert kept.baskets.total_rows == sum(row["known"] for row in sent)
     assert all(finding.ok for finding in audit(shop.store))
 
@@ -123,7 +124,7 @@ def test_late_codes_count_for_engagement_where_nothing_was_random(shop):
     launched = with_reserve(shop, control={"share": 0})
     sent = [row for row in decide(shop, newcomers(shop, 60)).to_pylist() if row["code"]]
     with shop.store.reading() as transaction:
-        kept = campaign_evidence.stored(transaction, "spring", shop.network)
+        kept = stored_evidence(transaction, "spring", shop.network)
     assert kept.codes.sent.sum() == launched.codes + len(sent)
     assert all(finding.ok for finding in audit(shop.store))
 

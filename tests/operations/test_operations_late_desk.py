@@ -14,12 +14,10 @@ from stores import artefacts_of
 from disco.entrypoints.config import ShopSettings
 from disco.entrypoints.python import Shop, WallClock
 from disco.features import FEATURES, ContextNetwork
-from disco.operations import launching
-from disco.operations.arrivals import prepare_arrivals
-from disco.operations.audit import audit
-from disco.operations.forgetting import forget
-from disco.operations.late import LateDecision, late_arrivals
-from disco.operations.late_desk import NotPreparedError, decide_at_desk
+from disco.operations import launch
+from disco.operations.forget import access, forget
+from disco.operations.late import LateDecision, NotPreparedError, decide_at_desk, late_arrivals, prepare_arrivals
+from disco.operations.upkeep import audit
 from disco.records.errors import InputError, StateError
 from disco.store import schema
 
@@ -363,7 +361,7 @@ def test_nothing_is_decided_without_preparation_or_when_the_campaign_is_over(mak
     with pytest.raises(StateError, match="over since"):
         ask(shop, [131], clock=WallClock(NOW + timedelta(days=20)))
     with shop.store() as store:
-        launching.pause(store, "spring", clock=WallClock(NOW))
+        launch.pause(store, "spring", clock=WallClock(NOW))
     with pytest.raises(StateError, match="paused"):
         ask(shop, [131])
     assert prepare(shop).campaigns == ()
@@ -379,6 +377,10 @@ def test_an_id_that_no_customer_can_have_gets_no_code(prepared, name):
 def test_a_forgotten_customer_is_prepared_no_more_and_gets_no_second_code(prepared):
     ask(prepared, ["150"])
     with prepared.store() as store:
+        (only,) = access(store, "152", tables="data").records
+        assert (only.place, only.where, only.content["customer_id"]) == ("prepared", "spring", 152)
+        assert len(only.content["context"]) == 6
+        assert only.content["features"]["customer_id"] == 152
         forget(
             store,
             ["150", "152"],
@@ -389,6 +391,7 @@ def test_a_forgotten_customer_is_prepared_no_more_and_gets_no_second_code(prepar
         )
         with store.reading() as transaction:
             left = transaction.arrivals.of("spring", pa.array(["150", "151", "152"]))
+        assert access(store, "152", tables="data").records == ()
     assert left.customers["customer_id"].to_pylist() == [151]
     answers, _ = ask(prepared, ["150", "151", "152"])
     assert "was forgotten" in str(answers["150"])

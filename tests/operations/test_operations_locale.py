@@ -7,13 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from disco.operations.campaign_list import list_campaigns
-from disco.operations.explaining import explain
-from disco.operations.exporting import export, export_codes
-from disco.operations.launching import launch
-from disco.operations.ledger import ingest
+from disco.operations.explain import explain
+from disco.operations.export import export, export_codes
+from disco.operations.launch import launch, recall
+from disco.operations.outcomes import ingest
+from disco.operations.overview import list_campaigns
 from disco.operations.plan import keep, load
-from disco.operations.recalling import recall
 from disco.operations.results import read_out
 from disco.operations.simulating import respond, simulate
 from disco.records.currency import read_currency

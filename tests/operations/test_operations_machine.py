@@ -23,12 +23,11 @@ from hypothesis.stateful import (
 )
 from stores import open_store
 
-from disco.operations import campaign_evidence
 from disco.operations.late import decide_late_arrivals
-from disco.operations.launching import launch, pause, resume
-from disco.operations.learning import learn_campaigns
-from disco.operations.ledger import counts_of, ingest, revert
-from disco.operations.net_purchases import judge
+from disco.operations.launch import launch, pause, resume
+from disco.operations.learn import learn_campaigns, rebuilt_evidence, stored_evidence
+from disco.operations.outcomes import ingest, revert
+from disco.operations.purchases import counts_of, judge
 from disco.records.errors import StateError
 from disco.records.life import Disposition, State
 
@@ -162,7 +161,7 @@ def life(request, new_database_url, make_shop, head):
         def learn(self):
             learned = learn_campaigns(shop.store, [self.campaign], prior=shop.prior, as_of=shop.after, clock=shop.clock)
             with shop.store.reading() as transaction:
-                kept = campaign_evidence.stored(transaction, self.campaign, shop.network)
+                kept = stored_evidence(transaction, self.campaign, shop.network)
             assert learned.belief.basket.campaigns.get(self.campaign) == kept.baskets or not kept.baskets.depths.size
 
         @invariant()
@@ -171,7 +170,7 @@ def life(request, new_database_url, make_shop, head):
                 rows = transaction.ledger.outcomes(self.campaign)
                 record = transaction.plans.campaign(self.campaign)
                 stored = transaction.beliefs.evidence(self.campaign, shop.network)
-                assert campaign_evidence.rebuilt(transaction, record, shop.network).to_bytes() == stored
+                assert rebuilt_evidence(transaction, record, shop.network).to_bytes() == stored
                 decisions = transaction.decisions.of(self.campaign)
             found = Counter(rows["disposition"].to_pylist())
             with shop.store.reading() as transaction:
@@ -203,7 +202,7 @@ def life(request, new_database_url, make_shop, head):
                     twin.store, self.campaign, table(part, self.codes, self.campaign), source="twin", clock=shop.clock
                 )
             with shop.store.reading() as one, twin.store.reading() as other:
-                kept = [campaign_evidence.stored(part, self.campaign, shop.network) for part in (one, other)]
+                kept = [stored_evidence(part, self.campaign, shop.network) for part in (one, other)]
             assert kept[0].baskets == kept[1].baskets
             assert redeemed(kept[0]) == redeemed(kept[1])
 

@@ -9,11 +9,10 @@ import sqlalchemy as sa
 from store_samples import batch, outcomes, receive
 from stores import artefacts_of, on_both_databases, open_store
 
-from disco.operations import campaign_evidence
-from disco.operations.audit import audit
-from disco.operations.ledger import ingest, revert
-from disco.operations.recalling import recall
-from disco.operations.repair import repair_campaigns
+from disco.operations.launch import recall
+from disco.operations.learn import rebuilt_evidence
+from disco.operations.outcomes import ingest, revert
+from disco.operations.upkeep import audit, repair_campaigns
 from disco.records.errors import DiscoError, StateError
 from disco.records.kept import OUTCOMES
 from disco.records.life import Disposition
@@ -82,7 +81,7 @@ def looks(store, dice_seed):
         some = rows.take(pa.array(dice.integers(0, rows.num_rows, 5)))
         events, codes = (some[name].combine_chunks() for name in ("event_id", "code"))
         stored = transaction.beliefs.evidence("spring", record.network)
-        assert campaign_evidence.rebuilt(transaction, record, record.network).to_bytes() == stored
+        assert rebuilt_evidence(transaction, record, record.network).to_bytes() == stored
         return [
             rows,
             ledger.counts("spring").to_pylist(),

@@ -6,12 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.operations.launching import inputs_now, launch
-from disco.operations.learning import learn_campaigns
-from disco.operations.ledger import ingest
+from disco.operations.launch import inputs_now, launch
+from disco.operations.learn import deciding_belief, learn_campaigns
+from disco.operations.outcomes import ingest
 from disco.operations.plan import PlanResult, keep, load
 from disco.operations.plan_warnings import stability_indices
-from disco.operations.versions import deciding_belief
 from disco.records.decisions import Arm
 from disco.records.errors import FileFormatError, InfeasibleError, InputError, StateError
 from disco.records.life import State
@@ -127,7 +126,7 @@ def test_a_launch_that_fails_on_the_way_leaves_nothing(shop, monkeypatch):
     def no_evidence(*_, **__):
         raise StateError("no evidence")
 
-    monkeypatch.setattr("disco.operations.launching.CampaignEvidence.launched", no_evidence)
+    monkeypatch.setattr("disco.operations.launch.CampaignEvidence.launched", no_evidence)
     with pytest.raises(StateError, match="no evidence"):
         launch(shop.store, shop.planned(), clock=shop.clock)
     with shop.store.reading() as transaction:

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from disco.evaluation.read_out import Verdict, ab_test
-from disco.operations.audit import audit
-from disco.operations.explaining import explain
-from disco.operations.exporting import csv_safe, export_codes
-from disco.operations.learning import learn_campaigns
-from disco.operations.ledger import ingest
+from disco.operations.explain import explain
+from disco.operations.export import csv_safe, export_codes
+from disco.operations.learn import learn_campaigns
+from disco.operations.outcomes import ingest
 from disco.operations.replay import add_propensities
 from disco.operations.results import AllResults, read_out
+from disco.operations.upkeep import audit
 from disco.records.decisions import Arm
 from disco.records.errors import InputError
 

@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.operations.ledger import ingest
-from disco.operations.results import primary_comparison, read_out
-from disco.operations.results_over_time import days_to_read, results_over_time
+from disco.operations.outcomes import ingest
+from disco.operations.results import days_to_read, primary_comparison, read_out, results_over_time
 from disco.records.locale import POUNDS_UTC
 
 MATURED = date(2027, 3, 24)

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from disco.operations.arms import assign_at_random
-from disco.operations.explaining import explain
+from disco.operations.explain import explain
 from disco.operations.forecast import PastForecasts
 from disco.operations.late import decide_late_arrivals
-from disco.operations.launching import launch
+from disco.operations.launch import launch
 from disco.operations.plan import plan_id
 from disco.operations.replay import add_propensities
 from disco.records.decisions import Audience, Offer, SegmentLimits

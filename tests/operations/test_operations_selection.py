@@ -10,9 +10,9 @@ import pytest
 
 from disco.operations.audience import Selection, contacted
 from disco.operations.contexts import FeatureCache
-from disco.operations.forgetting import forget
+from disco.operations.forget import forget
 from disco.operations.late import decide_late_arrivals
-from disco.operations.launching import launch
+from disco.operations.launch import launch
 from disco.records.errors import InputError, PlanError, StateError
 from disco.records.id_list import IdList
 from disco.records.locale import Locale

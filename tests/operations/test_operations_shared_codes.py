@@ -6,15 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.operations import campaign_evidence
-from disco.operations.audit import audit
 from disco.operations.codes import codes_for, own_codes
-from disco.operations.explaining import explain
-from disco.operations.exporting import export, export_codes
+from disco.operations.explain import explain
+from disco.operations.export import export, export_codes
 from disco.operations.late import decide_late_arrivals
-from disco.operations.ledger import ingest, quarantined_rows
+from disco.operations.learn import rebuilt_evidence, stored_evidence
+from disco.operations.outcomes import ingest, quarantined_rows
 from disco.operations.plan import plan_id
 from disco.operations.purchases import bought, revenue_beside
+from disco.operations.upkeep import audit
 from disco.records.errors import InputError, PlanError
 
 SHARED = {0.1: "SPRING10"}
@@ -64,8 +64,8 @@ def test_it_counts_only_for_customers_it_was_sent_to(shop):
         decisions = transaction.decisions.of("spring")
         full_price = bought(transaction, "spring", decisions)
         record = transaction.plans.campaign("spring")
-        kept = campaign_evidence.stored(transaction, "spring", shop.network)
-        assert kept.to_bytes() == campaign_evidence.rebuilt(transaction, record, shop.network).to_bytes()
+        kept = stored_evidence(transaction, "spring", shop.network)
+        assert kept.to_bytes() == rebuilt_evidence(transaction, record, shop.network).to_bytes()
     paid = dict(zip(decisions["customer_id"].to_pylist(), full_price.tolist(), strict=True))
     assert {one for one, price in paid.items() if price} == set(have)
     aside = quarantined_rows(shop.store, found).to_pylist()

@@ -17,7 +17,7 @@ from stores import on_both_databases, open_store
 import disco
 from disco.adapters.delivery import HttpSender, is_public
 from disco.operations import jobs, webhooks
-from disco.operations.launching import pause, resume
+from disco.operations.launch import pause, resume
 from disco.operations.plan import keep
 from disco.records.errors import (
     DeliveryError,

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from disco.operations.learning_progress import Exploration, ForecastOutcome, LearningProgress, VersionProgress
+from disco.operations.learned import Exploration, ForecastOutcome, LearningProgress, VersionProgress
 from disco.records.currency import GBP
 from disco.records.estimate import Estimate
 from disco.reports.learning_pages import (

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 import pytest
 
 from disco.evaluation.estimates import Comparison
-from disco.operations.results_over_time import ResultsOverTime, UpliftOnDay
+from disco.operations.results import ResultsOverTime, UpliftOnDay
 from disco.records.estimate import Estimate
 from disco.reports.campaign_pages import over_time_chart, over_time_table
 

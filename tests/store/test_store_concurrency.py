@@ -18,7 +18,7 @@ from small_life import (
 )
 from stores import open_store
 
-from disco.operations import campaign_evidence
+from disco.operations.learn import rebuilt_evidence
 from disco.records.life import Disposition
 from disco.store import Store
 
@@ -26,9 +26,7 @@ from disco.store import Store
 def _evidence(store: Store) -> bytes:
     with store.reading() as transaction:
         stored = transaction.beliefs.evidence(CAMPAIGN, NETWORK)
-        assert (
-            stored == campaign_evidence.rebuilt(transaction, transaction.plans.campaign(CAMPAIGN), NETWORK).to_bytes()
-        )
+        assert stored == rebuilt_evidence(transaction, transaction.plans.campaign(CAMPAIGN), NETWORK).to_bytes()
         assert stored is not None
         return stored
 

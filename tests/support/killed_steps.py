@@ -12,7 +12,7 @@ from small_life import FixedClock
 from stores import open_store
 
 from disco.entrypoints.python import Shop
-from disco.operations import forgetting
+from disco.operations import forget as forget_module
 from disco.operations.contexts import FeatureCache
 
 INTERRUPTED = 130
@@ -44,6 +44,6 @@ def forget_step(url: str, folder: Path, customers: Sequence[str]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("killed")
 
-    forgetting._clean = killed  # type: ignore[assignment]
+    forget_module._clean = killed  # type: ignore[assignment]
     cache = FeatureCache(folder=folder / "cache")
-    forgetting.forget(open_store(url), customers, clock=FixedClock(), cache=cache, folders=[folder], tables="data/")
+    forget_module.forget(open_store(url), customers, clock=FixedClock(), cache=cache, folders=[folder], tables="data/")

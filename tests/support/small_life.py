@@ -11,8 +11,8 @@ from stores import open_store
 from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief
 from disco.operations.late import decide_late_arrivals
-from disco.operations.launching import launch
-from disco.operations.ledger import ingest
+from disco.operations.launch import launch
+from disco.operations.outcomes import ingest
 from disco.operations.plan import Planned, plan_campaign
 from disco.records.decisions import Audience
 from disco.records.plan import read_plan

@@ -18,12 +18,11 @@ from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief
 from disco.entrypoints.python import Shop
 from disco.operations.late import decide_late_arrivals
-from disco.operations.launching import Launched, launch
-from disco.operations.learning import learn_campaigns
-from disco.operations.ledger import ingest, revert
+from disco.operations.launch import Launched, launch
+from disco.operations.learn import active_belief, learn_campaigns
+from disco.operations.outcomes import ingest, revert
 from disco.operations.plan import Planned, keep, plan_campaign
 from disco.operations.replay import add_propensities
-from disco.operations.versions import active_belief
 from disco.records.decisions import Audience
 from disco.records.plan import read_plan
 from disco.store import Store

@@ -28,28 +28,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from disco.operations.approvals import Approved
-    from disco.operations.arrivals import PreparedArrivals
-    from disco.operations.campaign_check import CheckResult
-    from disco.operations.campaign_list import CampaignList
     from disco.operations.demand import Demand
-    from disco.operations.doctor import HealthCheck
     from disco.operations.experiment import PowerResult
-    from disco.operations.explaining import Explanation
-    from disco.operations.forgetting import Forgotten
+    from disco.operations.explain import Explanation
+    from disco.operations.forget import Forgotten, Pruned
     from disco.operations.journal import AuditVerdict
-    from disco.operations.launching import CampaignState, Launched
-    from disco.operations.learned_curve import LearnedBelief
-    from disco.operations.learning import Learned
-    from disco.operations.ledger import Ingested, Reverted
+    from disco.operations.late import PreparedArrivals
+    from disco.operations.launch import CampaignState, Launched, Recalled
+    from disco.operations.learn import Activated, Learned
+    from disco.operations.learned import LearnedBelief
+    from disco.operations.outcomes import Ingested, Reverted
+    from disco.operations.overview import CampaignList
     from disco.operations.people import NewKey, RevokedKey
     from disco.operations.plan import PlanResult, PlanVerdict, TablesVerdict
-    from disco.operations.pruning import Pruned
-    from disco.operations.recalling import Recalled
     from disco.operations.replay import PropensitiesResult, ReplayResult
     from disco.operations.results import AllResults, CampaignResults
     from disco.operations.review import PlanCopy, PlanDifference, PlanEntry, PlanReview
     from disco.operations.training import ContextTrained
-    from disco.operations.versions import Activated
+    from disco.operations.upkeep import CheckResult, HealthCheck
     from disco.operations.what_if import Frontier
 
 _API = "/api/v1"
@@ -175,7 +171,7 @@ class Client:
 
     def launch(self, plan_id: str, *, campaign: str | None = None, dry_run: bool = False) -> "Launched":
         """Make a plan real. campaign: its name, where it is known; it is looked up otherwise."""
-        from disco.operations.launching import Launched
+        from disco.operations.launch import Launched
 
         name = campaign or self.plan_show(plan_id).campaign
         path, body = f"campaigns/{_part(name)}/launch", {"plan_id": plan_id}
@@ -217,7 +213,7 @@ class Client:
         dry_run: bool = False,
     ) -> "Ingested":
         """Import purchases, exactly once. outcomes: a Parquet or CSV file, a table, a data frame, or rows."""
-        from disco.operations.ledger import Ingested
+        from disco.operations.outcomes import Ingested
 
         content, kind, name = _outcomes(outcomes)
         params = _given({"source": source or name, "dry_run": dry_run})
@@ -232,7 +228,7 @@ class Client:
 
     def revert(self, batch_id: str, *, dry_run: bool = False) -> "Reverted":
         """Take a batch of outcomes out again."""
-        from disco.operations.ledger import Reverted
+        from disco.operations.outcomes import Reverted
 
         return Reverted.from_dict(self._post(f"batches/{_part(batch_id)}/revert", params={"dry_run": dry_run}))
 
@@ -245,14 +241,14 @@ class Client:
         timeout: float | None = None,
     ) -> "Learned":
         """Make a new version of the model from the outcomes of these campaigns and of all learned before."""
-        from disco.operations.learning import Learned
+        from disco.operations.learn import Learned
 
         body = {"campaigns": list(campaigns) or None, "as_of": as_of, "rebuild": rebuild or None, "dry_run": dry_run}
         return self._result(self._asked("learn", _given(body)), Learned, timeout)
 
     def activate(self, version: int, *, dry_run: bool = False, timeout: float | None = None) -> "Activated":
         """Go back (or forward) to this version of the model."""
-        from disco.operations.versions import Activated
+        from disco.operations.learn import Activated
 
         return self._result(self._asked("learn", {"activate": version, "dry_run": dry_run}), Activated, timeout)
 
@@ -278,13 +274,13 @@ class Client:
 
     def explain(self, campaign: str, customer: str | int) -> "Explanation":
         """Why a customer got this depth or none."""
-        from disco.operations.explaining import Explanation
+        from disco.operations.explain import Explanation
 
         return Explanation.from_dict(self._get(f"campaigns/{_part(campaign)}/customers/{_part(str(customer))}"))
 
     def campaigns(self, campaign: str | None = None) -> "CampaignList":
         """The launched campaigns, or one of them, with every batch of outcomes."""
-        from disco.operations.campaign_list import CampaignList
+        from disco.operations.overview import CampaignList
 
         if campaign is not None:
             found: list[Any] = [self._get(f"campaigns/{_part(campaign)}")]
@@ -315,7 +311,7 @@ class Client:
         dry_run: bool = False,
     ) -> "Recalled":
         """Make the codes that were not used invalid; with `file` (.parquet or .csv) their list is written there."""
-        from disco.operations.recalling import Recalled
+        from disco.operations.launch import Recalled
 
         path, params = f"campaigns/{_part(campaign)}/recall", _given({"as_of": as_of, "dry_run": dry_run})
         found = Recalled.from_dict(self._post(path, params=params))
@@ -333,7 +329,7 @@ class Client:
 
     def contexts(self, campaign: str | None = None, *, timeout: float | None = None) -> "PreparedArrivals":
         """Prepare customers who may arrive after a launch; None: of all campaigns that run."""
-        from disco.operations.arrivals import PreparedArrivals
+        from disco.operations.late import PreparedArrivals
 
         return self._result(self._asked("contexts", _given({"campaign": campaign})), PreparedArrivals, timeout)
 
@@ -341,7 +337,7 @@ class Client:
 
     def belief(self, version: int | None = None) -> "LearnedBelief":
         """What a version of the model has learned, per depth; None: the active one."""
-        from disco.operations.learned_curve import LearnedBelief
+        from disco.operations.learned import LearnedBelief
 
         return LearnedBelief.from_dict(self._get(f"beliefs/{'active' if version is None else version}"))
 
@@ -433,13 +429,13 @@ class Client:
         self, campaign: str | None = None, *, as_of: date | None = None, timeout: float | None = None
     ) -> "CheckResult":
         """Whether decisions may be built on the shop's customers, or on those of a campaign."""
-        from disco.operations.campaign_check import CheckResult
+        from disco.operations.upkeep import CheckResult
 
         return self._result(self._asked("check", _given({"campaign": campaign, "as_of": as_of})), CheckResult, timeout)
 
     def doctor(self, *, repair: bool = False, timeout: float | None = None) -> "HealthCheck":
         """Check installation, settings, files and database."""
-        from disco.operations.doctor import HealthCheck
+        from disco.operations.upkeep import HealthCheck
 
         return self._result(self._asked("doctor", {"repair": repair}), HealthCheck, timeout)
 
@@ -461,13 +457,13 @@ class Client:
 
     def forget(self, customers: Sequence[str | int], *, dry_run: bool = False) -> "Forgotten":
         """Forget customers, everywhere. This cannot be undone."""
-        from disco.operations.forgetting import Forgotten
+        from disco.operations.forget import Forgotten
 
         return Forgotten.from_dict(self._post("forget", {"customers": list(customers)}, params={"dry_run": dry_run}))
 
     def prune(self, *, days: int, features: bool = False, dry_run: bool = False) -> "Pruned":
         """Remove what is older than so many days and needed by nothing."""
-        from disco.operations.pruning import Pruned
+        from disco.operations.forget import Pruned
 
         return Pruned.from_dict(self._post("prune", {"days": days, "features": features}, params={"dry_run": dry_run}))
 
@@ -551,7 +547,7 @@ class Client:
     # ---- requests
 
     def _state(self, campaign: str, action: str) -> "CampaignState":
-        from disco.operations.launching import CampaignState
+        from disco.operations.launch import CampaignState
 
         return CampaignState.from_dict(self._post(f"campaigns/{_part(campaign)}/{action}"))
 

@@ -37,31 +37,25 @@ if TYPE_CHECKING:
     from disco.campaign import Belief
     from disco.features import ContextNetwork
     from disco.operations.approvals import Approved, PlanApproval
-    from disco.operations.arrivals import PreparedArrivals
     from disco.operations.backup import BackedUp, Restored
-    from disco.operations.campaign_check import CheckResult
-    from disco.operations.campaign_list import CampaignList
     from disco.operations.contexts import FeatureCache
-    from disco.operations.doctor import DatabaseUpgrade, HealthCheck
-    from disco.operations.explaining import Explanation
-    from disco.operations.exporting import Exported
-    from disco.operations.forgetting import Forgotten
+    from disco.operations.explain import Explanation
+    from disco.operations.export import Exported
+    from disco.operations.forget import Forgotten, PersonalData, Pruned
     from disco.operations.journal import AuditPage, AuditVerdict
-    from disco.operations.late import LateArrivals, LateDecision
-    from disco.operations.late_desk import LateDesk
-    from disco.operations.launching import CampaignState, Launched
-    from disco.operations.learned_curve import LearnedBelief
-    from disco.operations.learning import Learned
-    from disco.operations.ledger import Ingested, Quarantine, Reverted
+    from disco.operations.late import LateArrivals, LateDecision, LateDesk, PreparedArrivals
+    from disco.operations.launch import CampaignState, Launched, Recalled
+    from disco.operations.learn import Activated, Learned
+    from disco.operations.learned import LearnedBelief
+    from disco.operations.outcomes import Ingested, Quarantine, Reverted
+    from disco.operations.overview import CampaignList
     from disco.operations.people import Keys, NewKey, RevokedKey
     from disco.operations.plan import PlanResult, PlanVerdict, TablesVerdict
-    from disco.operations.pruning import Pruned
-    from disco.operations.recalling import Recalled
     from disco.operations.replay import PropensitiesResult
     from disco.operations.results import AllResults, CampaignResults
     from disco.operations.review import PlanCopy, PlanDifference, PlanReview
     from disco.operations.site import ShopFiles, Site
-    from disco.operations.versions import Activated
+    from disco.operations.upkeep import CheckResult, DatabaseUpgrade, HealthCheck
     from disco.operations.what_if import Frontier
     from disco.records.people import Actor, Role
     from disco.records.plan import Plan
@@ -227,7 +221,7 @@ class Shop:
 
         plan_id: as `plan` returned it, its beginning, or the name of a campaign with one plan.
         """
-        from disco.operations.launching import launch_plan
+        from disco.operations.launch import launch_plan
 
         with self.store() as store:
             return launch_plan(
@@ -260,7 +254,7 @@ class Shop:
     def export(self, campaign: str, file: str | Path | None = None) -> "Exported":
         """The codes to send; with `file` (.parquet or .csv) also written there, with a manifest beside it."""
         from disco.entrypoints.outputs import check_outputs
-        from disco.operations.exporting import check_kind, export
+        from disco.operations.export import check_kind, export
 
         place = None if file is None else Path(file)
         if place is not None:
@@ -286,7 +280,7 @@ class Shop:
         source: where they come from, for the list of batches; default: the name of the file.
         """
         from disco.entrypoints.outputs import check_outputs
-        from disco.operations.ledger import ingest, write_quarantine
+        from disco.operations.outcomes import ingest, write_quarantine
 
         aside = None if quarantine is None else Path(quarantine)
         check_outputs(aside, inputs=(outcomes,) if isinstance(outcomes, str | Path) else (), shop=self.folder)
@@ -305,7 +299,7 @@ class Shop:
     def quarantine(self, batch_id: str, file: str | Path) -> "Quarantine":
         """Write the rows of a batch that are not applied to a CSV file, each with its reason."""
         from disco.entrypoints.outputs import check_outputs
-        from disco.operations.ledger import write_quarantine
+        from disco.operations.outcomes import write_quarantine
 
         check_outputs(Path(file), shop=self.folder)
         with self.store() as store:
@@ -313,7 +307,7 @@ class Shop:
 
     def revert(self, batch_id: str, *, dry_run: bool = False) -> "Reverted":
         """Take a batch of outcomes out again; afterwards everything is as if the file had never come."""
-        from disco.operations.ledger import revert
+        from disco.operations.outcomes import revert
 
         with self.store() as store:
             return revert(store, batch_id, clock=self.clock, dry_run=dry_run)
@@ -324,7 +318,7 @@ class Shop:
         campaigns: their names, one by one or in a list; none: those learned before.
         as_of: codes that had expired by this day count for engagement; default: today.
         """
-        from disco.operations.learning import learn_campaigns
+        from disco.operations.learn import learn_campaigns
 
         day = as_of or self.clock.today()
         _ = self.cluster_engine  # sums of campaigns are kept, so there is no work for it, but it has to be there
@@ -335,7 +329,7 @@ class Shop:
 
     def rebuild(self, *, as_of: date | None = None, dry_run: bool = False) -> "Learned":
         """After the context network was trained anew: embed all customers again and learn all campaigns again."""
-        from disco.operations.learning import rebuild_for_network
+        from disco.operations.learn import rebuild_for_network
 
         day = as_of or self.clock.today()
         with self.store() as store:
@@ -352,7 +346,7 @@ class Shop:
 
     def activate(self, version: int, *, dry_run: bool = False) -> "Activated":
         """Go back (or forward) to this version of the model."""
-        from disco.operations.versions import activate
+        from disco.operations.learn import activate
 
         with self.store() as store:
             return activate(store, version, dry_run=dry_run)
@@ -378,21 +372,21 @@ class Shop:
 
         An InputError says why somebody was not part of the campaign.
         """
-        from disco.operations.explaining import explain
+        from disco.operations.explain import explain
 
         with self.store() as store:
             return explain(store, campaign, customer, prior=self.prior(), data=self.data)
 
     def campaigns(self, campaign: str | None = None) -> "CampaignList":
         """The launched campaigns, or one of them, with every batch of outcomes."""
-        from disco.operations.campaign_list import list_campaigns
+        from disco.operations.overview import list_campaigns
 
         with self.store() as store:
             return list_campaigns(store, campaign, today=self.clock.today())
 
     def belief(self, version: int | None = None) -> "LearnedBelief":
         """What a version of the model has learned, per depth; None: the active one."""
-        from disco.operations.learned_curve import learned_belief
+        from disco.operations.learned import learned_belief
 
         with self.store() as store:
             return learned_belief(store, version)
@@ -446,7 +440,7 @@ class Shop:
 
         desk: what the last call about this campaign returned; None at first.
         """
-        from disco.operations.late_desk import look_up
+        from disco.operations.late import look_up
 
         with self.store() as store:
             return look_up(store, campaign, customers, desk=desk, clock=self.clock)
@@ -458,7 +452,7 @@ class Shop:
 
         desk: what `late_look_up`, or the last call, returned.
         """
-        from disco.operations.late_desk import decide_new
+        from disco.operations.late import decide_new
 
         with self.store() as store:
             return decide_new(
@@ -476,7 +470,7 @@ class Shop:
 
         campaign: None prepares all that run and hold codes in reserve.
         """
-        from disco.operations.arrivals import prepare_arrivals
+        from disco.operations.late import prepare_arrivals
 
         with self.store() as store:
             return prepare_arrivals(
@@ -492,21 +486,21 @@ class Shop:
 
     def pause(self, campaign: str) -> "CampaignState":
         """No code for anybody who arrives now; outcomes of codes already sent still count."""
-        from disco.operations.launching import pause
+        from disco.operations.launch import pause
 
         with self.store() as store:
             return pause(store, campaign, clock=self.clock)
 
     def resume(self, campaign: str) -> "CampaignState":
         """End a pause."""
-        from disco.operations.launching import resume
+        from disco.operations.launch import resume
 
         with self.store() as store:
             return resume(store, campaign)
 
     def close(self, campaign: str) -> "CampaignState":
         """End a campaign for good: no codes, and outcomes that arrive from now on do not count (expired)."""
-        from disco.operations.launching import close
+        from disco.operations.launch import close
 
         with self.store() as store:
             return close(store, campaign)
@@ -526,8 +520,8 @@ class Shop:
         all the same: the ReportError has the result, and another call writes the file.
         """
         from disco.entrypoints.outputs import check_outputs
-        from disco.operations.exporting import check_kind
-        from disco.operations.recalling import recall
+        from disco.operations.export import check_kind
+        from disco.operations.launch import recall
 
         place = None if file is None else Path(file)
         if place is not None:
@@ -537,14 +531,25 @@ class Shop:
             at = None if as_of is None else store.locale.moment(as_of)
             return recall(store, campaign, clock=self.clock, at=at, file=place, dry_run=dry_run)
 
-    # ---- what may go
+    # ---- what is kept about customers, and may go
+
+    def access(self, customer: str | int, file: str | Path | None = None) -> "PersonalData":
+        """Everything that is kept about a customer, which is what `forget` removes; with `file` also written there as
+        JSON."""
+        from disco.entrypoints.outputs import check_outputs
+        from disco.operations.forget import access
+
+        place = None if file is None else Path(file)
+        check_outputs(place, shop=self.folder)
+        with self.store() as store:
+            return access(store, str(customer), tables=self.data.place, file=place)
 
     def forget(self, customers: Sequence[str | int], *, dry_run: bool = False) -> "Forgotten":
         """Forget customers: another name in the place of their ids, no features and no context, everywhere at once.
 
         Their purchases still count, under that name. This cannot be undone. docs/privacy.md says what stays.
         """
-        from disco.operations.forgetting import forget
+        from disco.operations.forget import forget
 
         with self.store() as store:
             return forget(
@@ -562,7 +567,7 @@ class Shop:
 
         features: also retained features of campaigns that ended before; `learn --rebuild` then refuses them.
         """
-        from disco.operations.pruning import prune
+        from disco.operations.forget import prune
 
         if days < 1:
             raise InputError("days", found=days, expected="at least 1")
@@ -591,7 +596,7 @@ class Shop:
         as_of: of the features (default: the day after the last order), or of the campaign's read-out (default: today).
         network: to check with instead of the shop's own.
         """
-        from disco.operations.campaign_check import check_launched, check_shop
+        from disco.operations.upkeep import check_launched, check_shop
 
         trained = self.data.network() if network is None else network
         if campaign is None:
@@ -609,7 +614,7 @@ class Shop:
 
         repair: first build again what ledger and plans can give; the result says what was changed.
         """
-        from disco.operations.doctor import DatabaseHealth, health_check
+        from disco.operations.upkeep import DatabaseHealth, health_check
         from disco.store.health import restore_schema, vitals
 
         url = self.database_url
@@ -667,7 +672,7 @@ class Shop:
 
     def upgrade(self) -> "DatabaseUpgrade":
         """Bring the database to what this program knows: all changes in one transaction, or none."""
-        from disco.operations.doctor import DatabaseUpgrade
+        from disco.operations.upkeep import DatabaseUpgrade
         from disco.store.opening import is_empty, open_database, shown, upgrade
 
         database = open_database(self.database_url)
@@ -887,7 +892,7 @@ def is_plan_file(given: str | Path) -> bool:
 
 def doctor(folder: str | Path = ".", *, repair: bool = False) -> "HealthCheck":
     """`Shop.doctor` of this folder, also where its settings cannot be read."""
-    from disco.operations.doctor import unreadable_settings
+    from disco.operations.upkeep import unreadable_settings
 
     try:
         shop = Shop.open(folder)

@@ -35,7 +35,7 @@ from disco.store import JOBS
 
 if TYPE_CHECKING:
     from disco.entrypoints.python import Shop
-    from disco.operations.launching import Launched
+    from disco.operations.launch import Launched
     from disco.store import Store
 
 POLL_S = 1.0
@@ -159,7 +159,7 @@ def _check(shop: "Shop", body: bodies.CheckBody, report: Report) -> Result:
 
 def _tell_of_check(shop: "Shop", job: Job, result: Result) -> None:
     """Tell webhooks that a check has failed: once per job, however often it is run."""
-    from disco.operations.campaign_check import CheckResult
+    from disco.operations.upkeep import CheckResult
 
     if isinstance(result, CheckResult) and result.failed:
         failed = list(dict.fromkeys(one.check for one in result.diagnoses if one.failed))

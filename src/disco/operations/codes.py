@@ -90,7 +90,7 @@ def _codes_one_by_one(names: pa.Array, *, campaign: str, secret: bytes, attempt:
 
 def _codes_of_column(names: pa.Array, *, campaign: str, secret: bytes, attempt: int) -> pa.Array:
     """The same, compiled, of first attempts for ids without U+001F."""
-    from disco.operations.code_kernels import BLOCK, START, K, write_codes  # Numba is not needed for a few
+    from disco.operations.code_kernels import BLOCK, START, K, write_codes
 
     key = sha256(secret).digest() if len(secret) > BLOCK else secret
     _, offsets, data = names.buffers()

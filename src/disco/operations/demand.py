@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from disco.belief.curves import demand_curve
 from disco.campaign import Belief
-from disco.operations.decision_counts import divisions_of, parts_of
+from disco.operations.learn import belief_of, version_of
+from disco.operations.overview import divisions_of, parts_of
 from disco.operations.purchases import bought
-from disco.operations.versions import belief_of, version_of
 from disco.records.arrays import Floats, Integers, Vector
 from disco.records.compiled import without_compiler
 from disco.records.errors import InputError, StateError

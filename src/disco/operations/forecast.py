@@ -16,7 +16,7 @@ import pyarrow as pa
 from disco.belief import draw_full_price_totals
 from disco.belief.movement import MOVES, mixture_quantile, usual_moves
 from disco.campaign import Belief
-from disco.operations.campaign_evidence import assigned_at_random
+from disco.operations.learn import assigned_at_random
 from disco.operations.purchases import bought
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.decisions import Arm, Audience

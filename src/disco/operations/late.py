@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 
 import numpy as np
@@ -11,24 +11,41 @@ import pyarrow.compute as pc
 
 from disco.allocation import decide_late
 from disco.campaign import Belief, expected_costs, values_of
-from disco.operations import campaign_evidence
+from disco.features import has_history
 from disco.operations.arms import arms_of, holdout_secret
-from disco.operations.audience import ShopData, contacted, contacted_by_campaigns, load_audience
+from disco.operations.audience import (
+    CHANNEL,
+    CONDITION,
+    Selection,
+    ShopData,
+    codes_of_campaigns,
+    codes_of_table,
+    contacted,
+    contacted_by_campaigns,
+    customer_ids,
+    eligible_rows,
+    features_of_day,
+    labels_of,
+    load_audience,
+    refusal,
+)
 from disco.operations.codes import CodePool, codes_for, read_pool, sent_codes
 from disco.operations.contexts import FeatureCache
+from disco.operations.learn import deciding_belief, stored_evidence
 from disco.operations.plan import coded_rows, decision_table, with_codes
-from disco.operations.versions import deciding_belief
 from disco.policy import policy_of
-from disco.records.arrays import Floats, Integers, Matrix, Vector
+from disco.records.arrays import Flags, Floats, Integers, Matrix, Vector
+from disco.records.arrivals import ARRIVALS, Arrivals
 from disco.records.decisions import Arm, Audience
-from disco.records.errors import StateError
+from disco.records.errors import DiscoError, InputError, StateError
 from disco.records.identity import customer_keys, uniforms
 from disco.records.life import CampaignRecord, State
 from disco.records.locale import Locale
-from disco.records.plan import Plan
+from disco.records.plan import Plan, is_channel
 from disco.records.plan_summary import Solution
 from disco.records.ports import Clock, Engine
-from disco.records.result import NotInJson, TableResult
+from disco.records.result import NotInJson, Result, TableResult
+from disco.records.validation.cells import flags
 from disco.store import Store, Transaction
 
 _UNLIMITED = 2**40
@@ -431,7 +448,7 @@ class LateTally:
 
 def _count_codes(transaction: Transaction, record: CampaignRecord, table: pa.Table, contexts: Matrix) -> None:
     rows = coded_rows(table)
-    kept = campaign_evidence.stored(transaction, record.campaign, record.network)
+    kept = stored_evidence(transaction, record.campaign, record.network)
     if rows.size and kept is not None:
         more = kept.with_late(table["depth"].take(pa.array(rows)).to_numpy(), contexts[rows])
         transaction.beliefs.put_evidence(record.campaign, record.network, more.to_bytes())
@@ -443,3 +460,429 @@ def late_so_far(store: Store, campaign: str) -> tuple[LateDecision, ...]:
         record = transaction.plans.campaign(campaign)
         decided = transaction.decisions.of(campaign, only_late=True)
     return late_decisions(as_sent(record.plan, decided))
+
+
+# ---- at the speed of a checkout ----
+#
+# Late arrivals at the speed of a checkout: from what is prepared, several customers in one short transaction.
+#
+# A desk keeps in memory only what never changes: the plan's model, plans of other campaigns, the pool of codes, and a
+# tally that is named by the seal of what it counts. State, reserve, earlier decisions and what is prepared are read
+# in the transaction, so any number of processes may decide at once
+# (docs/decisions/110-late-arrivals-at-a-checkout.md).
+
+_LONGEST_ID = 200  # characters
+
+
+class NotPreparedError(StateError):
+    """The contexts of a campaign's late arrivals are not prepared yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _DecisionModel:
+    """What decides, and never changes."""
+
+    belief: Belief
+    """The belief that decided the launch."""
+    pool: CodePool | None
+    """The codes bought elsewhere; None: codes are made."""
+
+    @classmethod
+    def of(cls, transaction: Transaction, data: ShopData, record: CampaignRecord, *, prior: Belief) -> "_DecisionModel":
+        pool = read_pool(data, record.plan)
+        shared = record.plan.shared_codes.values()
+        return cls(
+            belief=deciding_belief(transaction, record, prior=prior),
+            pool=None if pool is None else CodePool(pool, shared=shared),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LateDesk:
+    """What is kept of one campaign between transactions."""
+
+    record: CampaignRecord
+    """The campaign as it was read first. Its plan never changes; its state is read in every transaction."""
+    model: _DecisionModel | None = None
+    """Read when somebody is decided about for the first time."""
+    tally: LateTally = field(default_factory=LateTally)
+    """What late arrivals got, as far as it was read."""
+    plans: dict[str, Plan] = field(default_factory=dict)
+    """By campaign: the plans that the contact rule looks at; they never change, and new ones are added."""
+
+
+def decide_at_desk(
+    store: Store,
+    data: ShopData,
+    campaign: str,
+    customers: Sequence[str],
+    *,
+    desk: LateDesk | None,
+    prior: Belief,
+    clock: Clock,
+    secret: bytes | None = None,
+    dry_run: bool = False,
+) -> tuple[dict[str, LateDecision | DiscoError], LateDesk]:
+    """By customer: the decision, the one that was made before where there is one, or why there is none.
+
+    A customer whom the shop does not know has the population's context. desk: what the last call returned; None at
+    first. DiscoError where nobody can be decided about: the campaign is over, or not prepared.
+    """
+    answers, desk = look_up(store, campaign, customers, desk=desk, clock=clock)
+    fresh = [name for name in dict.fromkeys(customers) if name not in answers]
+    if fresh:
+        decided, desk = decide_new(
+            store, data, fresh, desk=desk, prior=prior, clock=clock, secret=secret, dry_run=dry_run
+        )
+        answers |= decided
+    return answers, desk
+
+
+def look_up(
+    store: Store, campaign: str, customers: Sequence[str], *, desk: LateDesk | None, clock: Clock
+) -> tuple[dict[str, LateDecision | DiscoError], LateDesk]:
+    """By customer: what was decided before, where it was; nothing is written. The rest: as `decide_at_desk`."""
+    with store.reading() as transaction:
+        plans = transaction.plans
+        transaction.decisions.read_ahead(campaign, _usable(customers), deciding=False)
+        record = plans.campaign(campaign) if desk is None else plans.standing(desk.record)
+        refuse_when_over(record, clock, store.locale)
+        answers: dict[str, LateDecision | DiscoError] = dict(_decided(transaction, record, customers))
+    if desk is None or desk.record.plan_id != record.plan_id:
+        desk = LateDesk(record=record)
+    return answers, desk
+
+
+def decide_new(
+    store: Store,
+    data: ShopData,
+    customers: Sequence[str],
+    *,
+    desk: LateDesk,
+    prior: Belief,
+    clock: Clock,
+    secret: bytes | None = None,
+    dry_run: bool = False,
+) -> tuple[dict[str, LateDecision | DiscoError], LateDesk]:
+    """By customer: the decision, or why there is none, for those whom `look_up` did not find; in one transaction."""
+    with store.writing(desk.record.campaign, action="late", dry_run=dry_run) as transaction:
+        transaction.decisions.read_ahead(desk.record.campaign, _usable(customers), deciding=True)
+        record = transaction.plans.standing(desk.record)
+        if record.plan_id != desk.record.plan_id:
+            desk = LateDesk(record=record)
+        refuse_when_over(record, clock, store.locale)
+        answers: dict[str, LateDecision | DiscoError] = dict(_decided(transaction, record, customers))  # meanwhile
+        answers |= _unusable(record, customers)
+        model = desk.model or _DecisionModel.of(transaction, data, record, prior=prior)
+        tally = desk.tally.up_to_date(transaction, record)
+        desk = replace(desk, model=model, tally=tally)
+        decided = _decide(transaction, record, answers, customers, desk=desk, model=model, clock=clock, secret=secret)
+        if decided is not None:
+            answers |= {str(one.customer_id): one for one in late_decisions(as_sent(record.plan, decided))}
+            tally = tally.with_kept(transaction, record, decided)
+    # what a rehearsal gave is not given
+    return answers, desk if dry_run else replace(desk, tally=tally)
+
+
+def _decide(
+    transaction: Transaction,
+    record: CampaignRecord,
+    answers: dict[str, LateDecision | DiscoError],
+    customers: Sequence[str],
+    *,
+    desk: LateDesk,
+    model: _DecisionModel,
+    clock: Clock,
+    secret: bytes | None,
+) -> pa.Table | None:
+    """Write the decisions of those who may get one, with their codes; the others get their reason as an answer."""
+    ids = [name for name in customers if name not in answers]
+    forgotten = transaction.forgotten.among(ids, since=record.launched_at) if ids else frozenset()
+    answers |= {name: refusal_of_forgotten(record, [name]) for name in forgotten}
+    ids = [name for name in ids if name not in forgotten]
+    if not ids:
+        return None
+    prepared = transaction.arrivals.of(record.campaign, pa.array(ids, pa.string()))
+    if prepared is None:
+        raise NotPreparedError(
+            f"The contexts of campaign {record.campaign} are not prepared",
+            fix=f"Run `disco contexts {record.campaign}`, or wait for the job `contexts`.",
+        )
+    refuse_other_network(transaction, record, prepared.network)
+    day = sent_on(record, transaction.locale.day_of(clock.now()))
+    sent = codes_of_campaigns(transaction, record.plan, pa.array(ids, pa.string()), day=day, plans=desk.plans)
+    rows = prepared.customers.to_pylist()
+    places = {str(row["customer_id"]): place for place, row in enumerate(rows)}
+    for name in ids:
+        row = rows[places[name]] if name in places else None
+        key = row["left_out"] if row is not None else "include" if prepared.only_listed else None
+        contact = record.plan.contact
+        if key is None and contact is not None:
+            own = 0 if row is None else row["own_codes"]
+            key = "contact" if sent[name] + own >= contact.at_most else None
+        if key is not None:
+            answers[name] = refusal(record.plan, key, [name])
+    ids = [name for name in ids if name not in answers]
+    if not ids:
+        return None
+    audience, features = _audience(record, prepared, ids, places)
+    return keep_decisions(
+        transaction,
+        record,
+        audience,
+        belief=model.belief,
+        tally=desk.tally,
+        features=features,
+        pool=model.pool,
+        secret=secret,
+    )
+
+
+def _audience(
+    record: CampaignRecord, prepared: Arrivals, ids: Sequence[str], places: dict[str, int]
+) -> tuple[Audience, pa.Table]:
+    """These customers with their features; the population's context, and no features, where the shop has none."""
+    at = pa.array([places.get(name) for name in ids], pa.int64())
+    found = np.flatnonzero(at.is_valid().to_numpy(zero_copy_only=False))
+    customers = prepared.customers.take(at)
+    context = np.zeros((len(ids), prepared.contexts.shape[1]))
+    context[found] = prepared.contexts[at.drop_null().to_numpy()]
+    plan, kind = record.plan, prepared.features.schema.field("customer_id").type
+    names = pa.array(ids, pa.string())
+    features = prepared.features.take(at)
+    features = features.set_column(features.schema.get_field_index("customer_id"), "customer_id", names.cast(kind))
+    labels = {
+        name: np.array([label or "" for label in customers[name].to_pylist()], object)
+        for name in ("segment", "channel")
+    }
+    audience = Audience(
+        ids=names.cast(pa.int64()).to_numpy() if record.integer_ids else np.array(ids, object),
+        context=context,
+        known=np.array([bool(known) for known in customers["known"].to_pylist()], np.bool_),
+        segment=None if plan.segments is None else labels["segment"],
+        channel=None if plan.channel_column is None else labels["channel"],
+    )
+    return audience, features
+
+
+def _decided(transaction: Transaction, record: CampaignRecord, customers: Sequence[str]) -> dict[str, LateDecision]:
+    if not customers:
+        return {}
+    shared = record.plan.shared_codes
+    return {
+        name: LateDecision(
+            customer_id=int(name) if record.integer_ids else name,
+            depth=told.depth,
+            code=told.code if told.code is None or told.depth is None else shared.get(told.depth, told.code),
+            known=told.known,
+        )
+        for name, told in transaction.decisions.told(record.campaign, _usable(customers)).items()
+    }
+
+
+def _usable(customers: Sequence[str]) -> list[str]:
+    """Those whom a database can be asked about."""
+    return [name for name in customers if "\0" not in name]
+
+
+def _unusable(record: CampaignRecord, customers: Sequence[str]) -> dict[str, DiscoError]:
+    """Ids that no customer of this campaign can have. A shop without this id in its tables would get a code for it."""
+    found: dict[str, DiscoError] = {}
+    for name in customers:
+        if not name.strip() or len(name) > _LONGEST_ID or not name.isprintable():
+            expected = f"the id of a customer: 1 to {_LONGEST_ID} printable characters"
+            found[name] = InputError("customer_id", found=repr(name[:40]), expected=expected)
+        elif record.integer_ids and not _is_integer(name):
+            expected = "a whole number: the ids of this shop's customers are"
+            found[name] = InputError("customer_id", found=repr(name[:40]), expected=expected)
+    return found
+
+
+def _is_integer(text: str) -> bool:
+    try:
+        return str(int(text)) == text and abs(int(text)) < 2**63
+    except ValueError:
+        return False
+
+
+# ---- what is prepared ----
+#
+# What is prepared for customers who arrive after a launch: contexts and reasons of all who have no decision yet.
+#
+# It is made at the launch and again by the job `contexts`, so that an arrival is decided without a look at the shop's
+# tables (`decide_at_desk`). The rules are those of `disco late`: the same condition, lists, features and labels
+# (docs/decisions/110-late-arrivals-at-a-checkout.md).
+
+_JUDGED = 4_096  # customers by whom it is judged whether features are in the units of the network's training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCampaign:
+    """A campaign whose late arrivals can be decided at once."""
+
+    campaign: str
+    """The name of the campaign."""
+    as_of: date
+    """The features of its customers are those of this day."""
+    customers: int
+    """Customers of the shop without a decision who may get a code."""
+    with_features: int
+    """Those of them whose own features are prepared; the others have the population's context."""
+    left_out: int
+    """Customers of the shop without a decision whom the plan leaves out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PreparedArrivals(Result):
+    """The campaigns whose late arrivals were prepared."""
+
+    campaigns: tuple[PreparedCampaign, ...]
+    """One entry per running campaign."""
+    warnings: tuple[str, ...]
+    """What to know, in sentences; such as a campaign that could not be prepared."""
+
+
+def prepare_arrivals(
+    store: Store,
+    data: ShopData,
+    campaign: str | None = None,
+    *,
+    clock: Clock,
+    cache: FeatureCache,
+    engine: Engine | None = None,
+) -> PreparedArrivals:
+    """Prepare one campaign, or all that run and hold something in reserve, as of the clock's day.
+
+    A campaign that is named and cannot be prepared is an error; of all, it is a warning.
+    """
+    with store.reading() as transaction:
+        names = transaction.plans.names() if campaign is None else (campaign,)
+        records = [transaction.plans.campaign(name) for name in names]
+    if campaign is None:
+        running = [one for one in records if not is_over(one, clock, store.locale)]
+        records = [one for one in running if one.plan.reserve.share > 0]
+    done: list[PreparedCampaign] = []
+    warnings: list[str] = []
+    for record in records:
+        try:
+            arrivals, notes = load_arrivals(store, data, record, clock=clock, cache=cache, engine=engine)
+        except DiscoError as error:
+            if campaign is not None:
+                raise
+            warnings.append(f"Campaign {record.campaign} was not prepared: {error}")
+            continue
+        # a subject of its own: late arrivals are decided meanwhile, with what was prepared before
+        with store.writing(f"arrivals {record.campaign}", action="contexts") as transaction:
+            transaction.arrivals.put(record.campaign, arrivals)
+        warnings += notes
+        may = int(arrivals.customers["left_out"].null_count)
+        done.append(
+            PreparedCampaign(
+                campaign=record.campaign,
+                as_of=arrivals.day,
+                customers=may,
+                with_features=len(arrivals.contexts),
+                left_out=arrivals.customers.num_rows - may,
+            )
+        )
+    return PreparedArrivals(campaigns=tuple(done), warnings=tuple(dict.fromkeys(warnings)))
+
+
+def load_arrivals(
+    store: Store,
+    data: ShopData,
+    record: CampaignRecord,
+    *,
+    clock: Clock,
+    cache: FeatureCache,
+    engine: Engine | None = None,
+) -> tuple[Arrivals, tuple[str, ...]]:
+    """Everybody without a decision as of the clock's day, as `audience.load_audience` reads them; and what to know."""
+    plan, day, network = record.plan, store.locale.day_of(clock.now()), data.network()
+    if data.network_hash() != record.network:
+        raise StateError(
+            f"campaign {record.campaign}",
+            found="another context network than it was decided with",
+            expected=f"network {record.network[:12]}",
+            fix="Late arrivals need the network of the launch; after a retraining they wait for the next campaign.",
+        )
+    with store.reading() as transaction:
+        decided = transaction.decisions.of(record.campaign)["customer_id"].cast(pa.large_string()).combine_chunks()
+    rows = eligible_rows(data, plan)
+    selection = Selection.of(data, plan, contacted=None)
+    shop = customer_ids(data)
+    shop = shop.filter(pc.invert(pc.is_in(shop, value_set=decided)))
+    reasons = _reasons(shop, rows["customer_id"].combine_chunks(), selection)
+
+    everybody, snapshot, notes = features_of_day(data, network, day, cache=cache)
+    wanted = shop.filter(reasons.is_null())
+    ids_there = everybody["customer_id"].cast(pa.large_string())
+    features = everybody.filter(flags(pc.is_in(ids_there, value_set=wanted))).read()
+    # judged by everybody, because customers who joined lately may spend otherwise as a whole
+    network.transform(everybody.head(_JUDGED), snapshot=snapshot, engine=engine)
+    known = has_history(features)
+    embedded = features["customer_id"].cast(pa.large_string()).combine_chunks()
+
+    # those with features first, then everybody else of the shop, then ids that only a list names
+    rest = flags(pc.invert(pc.is_in(shop, value_set=embedded)))
+    listed, of_list = _listed(selection)
+    ids = pa.concat_arrays([embedded, shop.filter(pa.array(rest)), listed])
+    left_out = pa.concat_arrays([pa.nulls(len(embedded), pa.string()), reasons.filter(pa.array(rest)), of_list])
+    segment, channel = labels_of(plan, rows, pa.table({"customer_id": ids}))
+    if channel is not None:
+        unusable = ~np.array([is_channel(name) for name in channel.tolist()], np.bool_)
+        unusable[len(ids) - len(listed) :] = False  # whom the shop does not know gets the code where they are
+        left_out = pc.if_else(pc.and_(left_out.is_null(), pa.array(unusable)), CHANNEL, left_out)
+    own = codes_of_table(store, data, plan, day=sent_on(record, day))
+    columns = {
+        "customer_id": ids,
+        "left_out": left_out,
+        "known": pa.array(np.concatenate([known, np.zeros(len(ids) - known.size, np.bool_)])),
+        "segment": _label_column(segment, len(ids)),
+        "channel": _label_column(channel, len(ids)),
+        "own_codes": pa.array([own[name] for name in ids.to_pylist()] if own else np.zeros(len(ids)), pa.int32()),
+    }
+    customers = pa.table([columns[name] for name in ARRIVALS.names], names=ARRIVALS.names)
+    arrivals = Arrivals(
+        day=day,
+        network=record.network,
+        customers=_typed(customers, integers=record.integer_ids),
+        contexts=network.transform(features, snapshot=snapshot, check_scale=False, engine=engine),
+        features=features,
+        only_listed=plan.include is not None,
+    )
+    return arrivals, (*selection.notes, *notes)
+
+
+def _reasons(shop: pa.Array, eligible: pa.Array, selection: Selection) -> pa.Array:
+    """(n,) the key of the plan that leaves a customer out, by the first reason; null: none does."""
+    reasons = pc.if_else(pc.is_in(shop, value_set=eligible), pa.scalar(None, pa.string()), CONDITION)
+    for step in selection.steps:
+        reasons = pc.if_else(pc.and_(reasons.is_null(), pc.invert(step.stay(shop))), step.key, reasons)
+    return reasons
+
+
+def _listed(selection: Selection) -> tuple[pa.Array, pa.Array]:
+    """Ids on a list that are no customers of the shop: those on `include` may get a code, those on `exclude` not."""
+    reasons: dict[str, str | None] = {}
+    for step in selection.steps:
+        for name in step.others.to_pylist():
+            reasons[name] = None if step.keeps else step.key
+    return pa.array(list(reasons), pa.large_string()), pa.array(list(reasons.values()), pa.string())
+
+
+def _label_column(
+    labels: "Sequence[str] | np.ndarray[tuple[int], np.dtype[np.object_]] | None", count: int
+) -> pa.Array:
+    if labels is None:
+        return pa.nulls(count, pa.string())
+    return pa.array([label or None for label in labels], pa.string())
+
+
+def _typed(customers: pa.Table, *, integers: bool) -> pa.Table:
+    """Ids as the campaign has them. A text on a list that is no number can be nobody's id where ids are numbers."""
+    if not integers:
+        return customers
+    numbers: Flags = flags(pc.match_substring_regex(customers["customer_id"], r"^(0|-?[1-9][0-9]{0,17})$"))
+    kept = customers.filter(pa.array(numbers))
+    return kept.set_column(0, "customer_id", kept["customer_id"].cast(pa.int64()))

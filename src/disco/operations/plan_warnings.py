@@ -14,7 +14,7 @@ from disco.belief import depth_experience, monotone_shares
 from disco.campaign import Belief
 from disco.features.check import PSI_ALARM, stability_index
 from disco.operations.codes import pool_codes
-from disco.operations.learned_curve import contradictions
+from disco.operations.learned import contradictions
 from disco.records.arrays import Matrix, Vector
 from disco.records.currency import Currency
 from disco.records.decisions import Arm, Audience

@@ -21,8 +21,8 @@ from disco.evaluation.passes import Player, Skew, UnconstrainedLearner
 from disco.evaluation.replay import PolicyDifference, PolicyReplay, Replay
 from disco.evaluation.replay import replay as run
 from disco.operations.arms import offer_of, share_offers
+from disco.operations.learn import deciding_belief
 from disco.operations.plan import segment_sizes, segments_of
-from disco.operations.versions import deciding_belief
 from disco.policy import POLICIES, Policy, Thompson, policy_named, policy_of
 from disco.policy.propensity import Propensities, propensities
 from disco.records.arguments import refuse_rows

@@ -16,7 +16,8 @@ from disco.features.builder import day_after_last_order
 from disco.operations.approvals import PlanApproval, plan_approval
 from disco.operations.audience import ShopData, sources_of
 from disco.operations.forecast import draw_totals
-from disco.operations.launching import plan_id_of
+from disco.operations.launch import plan_id_of
+from disco.operations.learn import belief_at
 from disco.operations.plan import Planned, read_planned
 from disco.operations.plan_warnings import (
     CONTROL_SHARE,
@@ -28,7 +29,6 @@ from disco.operations.plan_warnings import (
     plan_risks,
 )
 from disco.operations.site import Site
-from disco.operations.versions import belief_at
 from disco.records.arrays import Flags, Integers
 from disco.records.currency import GBP
 from disco.records.decisions import Arm, Audience

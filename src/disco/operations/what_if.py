@@ -23,13 +23,7 @@ from disco import allocation, objective
 from disco.allocation import Status
 from disco.campaign import Belief
 from disco.operations.arms import offer_of
-from disco.operations.audience import (
-    LoadedAudience,
-    contacted,
-    load_audience,
-    refuse_unknown_segments,
-    sources_of,
-)
+from disco.operations.audience import LoadedAudience, contacted, load_audience, refuse_unknown_segments, sources_of
 from disco.operations.decide import (
     Basis,
     Decided,
@@ -40,9 +34,9 @@ from disco.operations.decide import (
     overspend_chance,
     solution_of,
 )
+from disco.operations.learn import belief_for, belief_hash
 from disco.operations.plan_warnings import DepthExperience, experience_of
 from disco.operations.site import Site
-from disco.operations.versions import belief_for, belief_hash
 from disco.records.arrays import Floats, Vector
 from disco.records.currency import GBP
 from disco.records.decisions import Arm, Audience, Offer

@@ -96,6 +96,11 @@ class Renaming:
         self.renamed: set[str] = set()
         """The customers whose id stood in one of the texts."""
 
+    @property
+    def customers(self) -> Collection[str]:
+        """Whose ids are looked for."""
+        return self._names.keys()
+
     def text(self, text: str) -> str:
         """The text with the other names."""
         for customer in self._near(text):

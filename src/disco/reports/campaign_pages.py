@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from disco.evaluation.read_out import Verdict
-from disco.operations.results import AllResults, CampaignResults
-from disco.operations.results_over_time import ResultsOverTime, UpliftOnDay
+from disco.operations.results import AllResults, CampaignResults, ResultsOverTime, UpliftOnDay
 from disco.records.currency import read_currency
 from disco.records.estimate import Estimate
 from disco.records.wording import date, percent, short_date, validity

@@ -1,6 +1,6 @@
 """What learning has brought, as pictures, tables and words."""
 
-from disco.operations.learning_progress import Exploration, ForecastOutcome, LearningProgress
+from disco.operations.learned import Exploration, ForecastOutcome, LearningProgress
 from disco.records.currency import Currency
 from disco.records.estimate import Estimate
 from disco.records.wording import date, percent

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from disco.entrypoints.service.late_queue import LateQueue
-from disco.operations.late import LateDecision
-from disco.operations.late_desk import NotPreparedError
+from disco.operations.late import LateDecision, NotPreparedError
 from disco.records.errors import InputError, ServiceError, StateError
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "service.py"

@@ -20,7 +20,7 @@ TOPICS = {
     "learn": ("learn",),
     "results": ("results", "explain", "campaigns"),
     "belief": ("belief",),
-    "privacy": ("forget", "prune"),
+    "privacy": ("access", "forget", "prune"),
     "doctor": ("doctor",),
     "backup": ("backup", "restore"),
     "keys": ("keys",),

@@ -8,7 +8,7 @@ import typer
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, figures_text, show, warn
 
 if TYPE_CHECKING:
-    from disco.operations.learned_curve import LearnedBelief
+    from disco.operations.learned import LearnedBelief
     from disco.reports.table import Cell
 
 

@@ -9,7 +9,7 @@ from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, checks
 from disco.records.wording import counted
 
 if TYPE_CHECKING:
-    from disco.operations.doctor import HealthCheck
+    from disco.operations.upkeep import HealthCheck
 
 
 def register(app: typer.Typer) -> None:

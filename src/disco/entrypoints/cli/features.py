@@ -22,7 +22,7 @@ from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from disco.operations.campaign_check import CheckResult
+    from disco.operations.upkeep import CheckResult
 
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([KMGT])i?B", re.IGNORECASE)
 _MEGABYTES = {"K": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
@@ -122,7 +122,7 @@ def check(
     """
     from disco.entrypoints.python import Shop
     from disco.features import ContextNetwork
-    from disco.operations.campaign_check import check_features
+    from disco.operations.upkeep import check_features
 
     if features is not None and as_of is not None:
         raise UsageError("--as-of cannot be combined with --features: the file has its own date")

@@ -21,7 +21,7 @@ from disco.entrypoints.cli.output import (
 from disco.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from disco.operations.learning import Learned
+    from disco.operations.learn import Learned
 
 
 def register(app: typer.Typer) -> None:

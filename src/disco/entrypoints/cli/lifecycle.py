@@ -26,8 +26,7 @@ from disco.records.wording import counted
 
 if TYPE_CHECKING:
     from disco.operations.late import LateArrivals
-    from disco.operations.launching import CampaignState, Launched
-    from disco.operations.recalling import Recalled
+    from disco.operations.launch import CampaignState, Launched, Recalled
 
 _MOST_SHOWN = 20  # late arrivals in the table
 Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched campaign.")]

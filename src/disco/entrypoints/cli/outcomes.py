@@ -10,7 +10,7 @@ from disco.records.errors import ReportError
 from disco.records.wording import counted
 
 if TYPE_CHECKING:
-    from disco.operations.ledger import Ingested
+    from disco.operations.outcomes import Ingested
 
 
 Batch = Annotated[

@@ -1,6 +1,7 @@
-"""Customers' data that may go: `disco forget` and `disco prune`."""
+"""What is kept about customers, and may go: `disco access`, `disco forget` and `disco prune`."""
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,16 +23,43 @@ from disco.records.errors import UsageError
 from disco.records.wording import counted
 
 if TYPE_CHECKING:
-    from disco.operations.forgetting import Forgotten
-    from disco.operations.pruning import Pruned
+    from disco.operations.forget import Forgotten, PersonalData, Pruned
 
 _DAYS = {"d": 1, "w": 7, "y": 365}
 _LONGEST_DAYS = 100 * 365
 
 
 def register(app: typer.Typer) -> None:
+    app.command("access", epilog="Example: disco access c0000017 -o c0000017.json")(access)
     app.command("forget", epilog="Example: disco forget c0000017 --dry-run")(forget)
     app.command("prune", epilog="Example: disco prune --older-than 400d --dry-run")(prune)
+
+
+def access(
+    customer: Annotated[str, typer.Argument(help="Id of the customer.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="JSON file to write.")] = None,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Show everything that is kept about a customer: what `disco forget` would remove. Changes nothing.
+
+    The text counts what is kept; --json and -o have all of it. A customer of whom nothing is kept is no error: exit 0.
+    docs/privacy.md says where their data may lie beyond that.
+    """
+    from disco.entrypoints.python import Shop
+
+    kept = Shop.open(shop).access(customer, out)
+    show(kept, _kept_text(kept), as_json=as_json, quiet=quiet)
+
+
+def _kept_text(kept: "PersonalData") -> str:
+    counts = Counter((record.where.split(" ")[0], record.place) for record in kept.records)
+    lines = [f"{counted(len(kept.records), 'record')} about customer {kept.customer}."]
+    lines += [f"- {where}, {place}: {count:,}" for (where, place), count in counts.items()]
+    if kept.file is not None:
+        lines.append(f"Written to {kept.file}.")
+    return "\n".join([*lines, "Their data may also be in:", *(f"- {place}" for place in kept.elsewhere)])
 
 
 def forget(

@@ -11,7 +11,7 @@ from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, day_of
 from disco.entrypoints.outputs import check_outputs
 
 if TYPE_CHECKING:
-    from disco.operations.campaign_list import CampaignEntry, CampaignList
+    from disco.operations.overview import CampaignEntry, CampaignList
     from disco.operations.results import AllResults, CampaignResults
     from disco.reports.table import Cell, Table
 

@@ -21,12 +21,12 @@ from disco.evaluation.accuracy import Accuracy, Judgement, accuracy, judge
 from disco.evaluation.estimates import Uplift, uplift
 from disco.features import ContextNetwork, build_features, has_history, training_set
 from disco.operations.arms import offer_of, share_offers
-from disco.operations.exporting import export_codes
-from disco.operations.launching import launch
-from disco.operations.learning import learn_campaigns
-from disco.operations.ledger import ingest
+from disco.operations.export import export_codes
+from disco.operations.launch import launch
+from disco.operations.learn import learn_campaigns, purchases_of
+from disco.operations.outcomes import ingest
 from disco.operations.plan import Planned, plan_campaign
-from disco.operations.purchases import bought, purchases_of
+from disco.operations.purchases import bought
 from disco.policy import Thompson
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.decisions import Arm, Audience, Purchases

@@ -15,9 +15,9 @@ from disco.belief import BasketModel, Engagement, SmoothSpline
 from disco.campaign import Belief
 from disco.operations.contexts import FeatureCache
 from disco.operations.drafts import put_draft
-from disco.operations.exporting import export_codes
-from disco.operations.launching import launch_plan
-from disco.operations.ledger import ingest
+from disco.operations.export import export_codes
+from disco.operations.launch import launch_plan
+from disco.operations.outcomes import ingest
 from disco.operations.plan import make_plan
 from disco.operations.site import Site
 from disco.records.people import Actor, ActorKind, ApprovalRule

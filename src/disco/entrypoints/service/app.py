@@ -43,7 +43,7 @@ from disco.records.errors import DiscoError, UnavailableError
 
 if TYPE_CHECKING:
     from disco.entrypoints.service.planner_desk import PlannerDesk
-    from disco.operations.kept_readings import KeptReadings
+    from disco.operations.read_out_cache import KeptReadings
     from disco.operations.what_if import OpenAudiences
 
 _MOST_JSON_BYTES = 1_000_000
@@ -137,7 +137,7 @@ class Service:
     @cached_property
     def readings(self) -> "KeptReadings":
         """Read-outs of campaigns that pages have shown."""
-        from disco.operations.kept_readings import KeptReadings
+        from disco.operations.read_out_cache import KeptReadings
 
         return KeptReadings()
 

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 
 from disco.entrypoints.shop_tables import TableState
-from disco.operations.campaign_list import CampaignEntry
-from disco.operations.campaign_overview import CampaignOverview
+from disco.operations.overview import CampaignEntry, CampaignOverview
 from disco.operations.review import LaunchChecks, PlanDifference
 from disco.records.errors import DiscoError, FileFormatError, PlanError, TableError
 from disco.records.jobs import Job, JobPage, JobProblem, JobSchedule

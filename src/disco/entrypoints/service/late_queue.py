@@ -16,8 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
 from disco.entrypoints.service.limits import busy
-from disco.operations.late import LateDecision
-from disco.operations.late_desk import LateDesk, NotPreparedError
+from disco.operations.late import LateDecision, LateDesk, NotPreparedError
 
 if TYPE_CHECKING:
     from disco.entrypoints.python import Shop

@@ -103,5 +103,5 @@ def test_the_results_are_read_once_while_nothing_changes(
     def again(*_: object, **__: object) -> None:
         raise AssertionError("the results were read again")
 
-    monkeypatch.setattr("disco.operations.kept_readings.campaign_results", again)
+    monkeypatch.setattr("disco.operations.read_out_cache.campaign_results", again)
     assert second_reader.get("/campaigns/second/results").status_code == 200

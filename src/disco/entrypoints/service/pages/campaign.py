@@ -21,7 +21,7 @@ from disco.entrypoints.service.pages.header import (
 )
 from disco.entrypoints.service.pages.shell import Link, Page, PageRoute, go_to, respond
 from disco.entrypoints.service.route import ShopOf
-from disco.operations.campaign_overview import CampaignOverview
+from disco.operations.overview import CampaignOverview
 from disco.operations.plan_warnings import warning_as_sentence, warning_in_brief
 from disco.records.decisions import Arm
 from disco.records.errors import NotFoundError

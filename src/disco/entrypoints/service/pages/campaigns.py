@@ -13,10 +13,8 @@ from disco.entrypoints.service.pages.header import campaign_address, draft_addre
 from disco.entrypoints.service.pages.shell import Link, Page, PageRoute, respond
 from disco.entrypoints.service.route import ShopOf
 from disco.operations.approvals import WaitingPlan, waiting_plans
-from disco.operations.campaign_list import campaign_names
-from disco.operations.campaign_overview import CampaignOverview
 from disco.operations.drafts import list_drafts
-from disco.operations.next_steps import NextStep
+from disco.operations.overview import CampaignOverview, NextStep, campaign_names
 from disco.records.jobs import Draft
 from disco.records.life import Phase
 from disco.records.locale import Locale

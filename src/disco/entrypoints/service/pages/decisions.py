@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Request, Response
 from disco.entrypoints.service.pages.header import CampaignName, campaign_address, campaign_header
 from disco.entrypoints.service.pages.shell import Header, Page, PageRoute, respond
 from disco.entrypoints.service.route import ShopOf
-from disco.operations.decision_counts import DecisionCounts, Division, decision_counts
-from disco.operations.explaining import Explanation
+from disco.operations.explain import Explanation
+from disco.operations.overview import DecisionCounts, Division, decision_counts
 from disco.records.currency import read_currency
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent

@@ -9,13 +9,13 @@ from fastapi import APIRouter, Path, Request, Response
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages.shell import Header, Link, PageRoute, go_to
 from disco.entrypoints.service.route import ShopOf
-from disco.operations.next_steps import CampaignProgress, NextStep, campaign_progress
+from disco.operations.overview import CampaignProgress, NextStep, campaign_progress
 from disco.records.life import Phase
 from disco.records.wording import date as day_text
 
 if TYPE_CHECKING:
     from disco.entrypoints.service.app import Service
-    from disco.operations.kept_readings import KeptReadings
+    from disco.operations.read_out_cache import KeptReadings
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

@@ -13,7 +13,7 @@ from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respon
 from disco.entrypoints.service.replies import HEADER
 from disco.entrypoints.service.route import ShopOf
 from disco.operations.jobs import once_for, submit
-from disco.operations.next_steps import NextStep, campaign_progress
+from disco.operations.overview import NextStep, campaign_progress
 from disco.records.jobs import JobKind
 from disco.reports.charts import BarChart, CurveChart, IntervalChart
 from disco.reports.learning_pages import (

@@ -18,12 +18,7 @@ from disco.entrypoints.service.reading import read_json
 from disco.entrypoints.service.route import SECRET, ShopOf
 from disco.entrypoints.settings_file import change_settings_of
 from disco.operations.approvals import approval_setting, read_approval, set_approval
-from disco.operations.schedules import (
-    add_schedule,
-    list_schedules,
-    pause_schedule,
-    remove_schedule,
-)
+from disco.operations.schedules import add_schedule, list_schedules, pause_schedule, remove_schedule
 from disco.operations.webhooks import add_webhook, list_webhooks, remove_webhook, set_webhook_active
 from disco.records.errors import DiscoError, InputError, PlanError, StateError
 from disco.records.jobs import Event, JobKind, JobSchedule, Webhook

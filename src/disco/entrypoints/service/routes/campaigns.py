@@ -18,12 +18,11 @@ from disco.entrypoints.service.reading import read_json, uploaded
 from disco.entrypoints.service.replies import answered_once
 from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, json_reply, reply
 from disco.entrypoints.worker import prepare_later
-from disco.operations.campaign_list import CampaignEntry
-from disco.operations.explaining import Explanation
+from disco.operations.explain import Explanation
 from disco.operations.late import LateDecision
-from disco.operations.launching import CampaignState, Launched
-from disco.operations.ledger import Ingested, Reverted
-from disco.operations.recalling import Recalled
+from disco.operations.launch import CampaignState, Launched, Recalled
+from disco.operations.outcomes import Ingested, Reverted
+from disco.operations.overview import CampaignEntry
 from disco.operations.results import AllResults, CampaignResults
 from disco.records.errors import InputError, NotFoundError
 from disco.records.tables import MOST_SENT_OUTCOMES, SCHEMAS

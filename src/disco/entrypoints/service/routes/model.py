@@ -14,7 +14,7 @@ from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, invalid,
 from disco.evaluation.read_out import AbTest
 from disco.operations.demand import Demand, VersionEntry
 from disco.operations.experiment import PowerResult
-from disco.operations.learned_curve import LearnedBelief
+from disco.operations.learned import LearnedBelief
 from disco.operations.offline import AllocationSummary
 from disco.records.errors import DiscoError, FileFormatError, InfeasibleError, InputError
 from disco.records.private import temporary_folder

@@ -7,8 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from disco.entrypoints.service.downloads import ARCHIVE, described, streamed_reply
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, reply
-from disco.operations.forgetting import Forgotten
-from disco.operations.pruning import Pruned
+from disco.operations.forget import Forgotten, Pruned
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["upkeep"])
 _MOST_CUSTOMERS = 10_000

@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import struct
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,19 +19,18 @@ from killed_steps import forget_step
 from many_processes import ended
 from stores import artefacts_of, on_both_databases, open_store
 
-from disco.operations import campaign_evidence, drafts, jobs, late
-from disco.operations.audit import audit
+from disco.operations import drafts, jobs, late, outcomes
 from disco.operations.contexts import FeatureCache
-from disco.operations.explaining import explain
-from disco.operations.exporting import export
-from disco.operations.forgetting import forget
-from disco.operations.launching import launch
-from disco.operations.learning import learn_campaigns, rebuild
-from disco.operations.ledger import ingest, quarantined_rows, revert
+from disco.operations.explain import explain
+from disco.operations.export import export
+from disco.operations.forget import PersonalData, access, forget, prune
+from disco.operations.launch import launch
+from disco.operations.learn import learn_campaigns, rebuild, stored_evidence
+from disco.operations.outcomes import ingest, quarantined_rows, revert
 from disco.operations.plan import keep
-from disco.operations.pruning import prune
 from disco.operations.replay import add_propensities
 from disco.operations.schedules import add_schedule, list_schedules
+from disco.operations.upkeep import audit
 from disco.records.decisions import Audience
 from disco.records.errors import InputError, StateError
 from disco.records.forgotten import Renaming, as_integer, as_text, is_forgotten, mentions, names_in_condition
@@ -215,11 +215,73 @@ def test_no_byte_of_a_forgotten_customer_is_left(life):
     assert life.is_sound()
 
 
+@on_both_databases
+@in_rows_and_packs
+def test_access_shows_exactly_what_forgetting_removes(life):
+    clock, everybody = life.shop.clock, (CANARY, LATE, STRANGER)
+    condition = {"plan": {"customers": {"eligible": f"customer_id <> '{CANARY}'"}}}
+    jobs.submit(life.store, "validate", condition, clock=clock, once=f"key:crm:for {CANARY}")
+    drafts.put_draft(life.store, f"without-{CANARY}", condition["plan"], clock=clock)
+    add_schedule(life.store, kind=JobKind.PLAN, body=condition, rule="daily at 06:00", clock=clock)
+
+    def shown(customer):
+        return access(life.store, customer, tables="data/")
+
+    before = {customer: shown(customer) for customer in everybody}
+    rows, decisions = life.rows(), {}
+    for customer, figure in FIGURES.items():
+        text = before[customer].to_json()
+        assert repr(figure) in text, "features"
+        row = rows["customer_id"].to_pylist().index(customer)
+        with life.store.reading() as transaction:
+            for network in (life.shop.network, SECOND):
+                numbers = transaction.contexts.of("spring", network, np.array([row]))[0].tolist()
+                kept = [one.content["context"] for one in before[customer].records if one.place == "context"]
+                assert numbers in kept, "contexts of both networks"
+        decisions[customer] = next(one.content for one in before[customer].records if one.place == "decision")
+        assert decisions[customer]["code"] == rows["code"][row].as_py()
+    places = Counter(one.place for kept in before.values() for one in kept.records)
+    texts = {one.where.split()[0] for one in before[CANARY].records if one.place == "text"}
+    assert texts == {"jobs.once", "jobs.body", "schedules.body", "drafts.name", "drafts.plan"}
+    assert PersonalData.from_dict(before[CANARY].as_dict()) == before[CANARY]
+
+    done = life.forget(*everybody)
+    (there,) = done.campaigns
+    removed = {"decision": there.decisions, "outcome": there.outcomes, "set aside": there.raw}
+    assert {place: places[place] for place in removed} == removed
+    assert {one.where for kept in before.values() for one in kept.records if one.place == "plan"} == {*done.plans}
+    assert [shown(customer).records for customer in everybody] == [()] * 3
+    assert any("audit journal" in sentence for sentence in shown(CANARY).elsewhere), "it cannot be changed"
+
+
+def test_access_shows_rows_of_reverted_batches(life):
+    rows = [row for row in life.rows().to_pylist() if row["customer_id"] == CANARY]
+    again = ingest(life.store, "spring", life.shop.outcomes(rows), source="c.csv", clock=life.shop.clock)
+    revert(life.store, again.batch_id, clock=life.shop.clock)
+    kept = access(life.store, CANARY, tables="data/")
+    assert again.batch_id in {one.content["batch_id"] for one in kept.records if one.place == "outcome"}
+    life.forget(CANARY)
+    assert access(life.store, CANARY, tables="data/").records == ()
+
+
+def test_access_writes_a_file_and_refuses_names_of_the_forgotten(life, tmp_path):
+    file = tmp_path / "kept.json"
+    kept = access(life.store, CANARY, tables="data/", file=file)
+    assert json.loads(file.read_text()) == kept.as_dict()
+    assert access(life.store, "never seen", tables="data/").records == ()
+    with pytest.raises(InputError, match="empty id"):
+        access(life.store, "", tables="data/")
+    life.forget(CANARY)
+    names = life.rows()["customer_id"].filter(pa.array(is_forgotten(life.rows()["customer_id"])))
+    with pytest.raises(InputError, match="was forgotten before"):
+        access(life.store, names[0].as_py(), tables="data/")
+
+
 @in_rows_and_packs
 def test_everything_else_works_as_before(life):
     before = life.rows()
     with life.store.reading() as transaction:
-        evidence = campaign_evidence.stored(transaction, "spring", life.shop.network)
+        evidence = stored_evidence(transaction, "spring", life.shop.network)
     life.forget(CANARY, LATE)
     assert life.is_sound()
     after = life.rows()
@@ -232,7 +294,7 @@ def test_everything_else_works_as_before(life):
     assert len(set(names)) == 2
 
     with life.store.reading() as transaction:
-        now = campaign_evidence.stored(transaction, "spring", life.shop.network)
+        now = stored_evidence(transaction, "spring", life.shop.network)
         same = transaction.ledger.outcomes("spring")
         assert {*names} <= {*same["customer_id"].to_pylist()}, "one name per customer, everywhere"
     assert now.baskets.total_rows == evidence.baskets.total_rows - 2
@@ -330,7 +392,7 @@ def test_whoever_is_killed_before_the_commit_has_changed_nothing(life, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(campaign_evidence, "rebuilt", killed)
+        patched.setattr(outcomes, "rebuilt_evidence", killed)
         with pytest.raises(KeyboardInterrupt):
             life.forget(CANARY)
     assert life.rows().equals(before)

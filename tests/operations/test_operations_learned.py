@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from disco.operations.learned_curve import learned_belief
-from disco.operations.learning import learn_campaigns
-from disco.operations.ledger import ingest
+from disco.operations.learn import learn_campaigns
+from disco.operations.learned import learned_belief
+from disco.operations.outcomes import ingest
 
 
 def learned(shop, *, shallow, deep):

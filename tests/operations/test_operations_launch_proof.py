@@ -14,11 +14,9 @@ import pyarrow.compute as pc
 import pytest
 
 from disco.features.snapshot import counted, with_snapshot
-from disco.operations.launching import launch
-from disco.operations.learning import learn_campaigns
+from disco.operations.launch import launch, refuse_unproved
+from disco.operations.learn import active_belief, learn_campaigns
 from disco.operations.plan import Planned, keep, load
-from disco.operations.proof import refuse_unproved
-from disco.operations.versions import active_belief
 from disco.records.content import content_hash
 from disco.records.decisions import Arm
 from disco.records.errors import DiscoError, StateError

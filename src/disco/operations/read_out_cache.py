@@ -12,13 +12,12 @@ from threading import Lock
 from typing import Any, Protocol, TypeVar
 
 from disco.operations.audience import ShopData
-from disco.operations.campaign_overview import CampaignOverview, campaign_overview
-from disco.operations.code_sales import CodeSales, code_sales
 from disco.operations.demand import PartDemand, demand_of_part, divided_campaign
-from disco.operations.learning_progress import LearningProgress, learning_progress
-from disco.operations.results import CampaignResults, campaign_results
-from disco.operations.results_over_time import ResultsOverTime, results_over_time
-from disco.operations.versions import version_of
+from disco.operations.learn import version_of
+from disco.operations.learned import LearningProgress, learning_progress
+from disco.operations.overview import CampaignOverview, campaign_overview
+from disco.operations.purchases import CodeSales, code_sales
+from disco.operations.results import CampaignResults, ResultsOverTime, campaign_results, results_over_time
 from disco.records.life import CampaignRecord
 from disco.store import Store, Transaction
 

@@ -12,7 +12,7 @@ import pytest
 from whole_shop import make_shop
 
 from disco.entrypoints.python import Shop, doctor
-from disco.operations.doctor import HealthCheck
+from disco.operations.upkeep import HealthCheck
 from disco.records.errors import StateError
 
 EVIDENCE = (

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disco.operations.net_purchases import judge, judge_apart, judge_together, net_purchases
+from disco.operations.purchases import judge, judge_apart, judge_together, net_purchases
 from disco.records.kept import OUTCOMES
 from disco.records.life import Disposition
 
@@ -155,7 +155,7 @@ def test_rows_judged_apart_have_the_dispositions_of_all_judged_together(received
 
 def test_purchases_with_nothing_in_common_are_not_judged_together(monkeypatch):
     """The rules over all rows cost hash tables of a million texts: only entangled rows may go through them."""
-    from disco.operations import net_purchases as module
+    from disco.operations import purchases as module
 
     seen, rules = [], module.judge_together
 

@@ -12,13 +12,20 @@ from disco import campaign
 from disco.belief import Evidence
 from disco.belief.model_file import to_bytes
 from disco.features.snapshot import Snapshot, with_snapshot
-from disco.operations.audit import audit
-from disco.operations.launching import launch
-from disco.operations.learned_curve import learned_belief
-from disco.operations.learning import learn_campaigns, rebuild, rebuild_for_network, under_network
-from disco.operations.ledger import ingest, revert
-from disco.operations.purchases import purchases_of
-from disco.operations.versions import activate, active_belief, belief_at
+from disco.operations.launch import launch
+from disco.operations.learn import (
+    activate,
+    active_belief,
+    belief_at,
+    learn_campaigns,
+    purchases_of,
+    rebuild,
+    rebuild_for_network,
+    under_network,
+)
+from disco.operations.learned import learned_belief
+from disco.operations.outcomes import ingest, revert
+from disco.operations.upkeep import audit
 from disco.records.errors import StateError
 
 

@@ -9,20 +9,18 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from disco.operations import campaign_evidence, recalling
-from disco.operations import launching as states
-from disco.operations.audit import audit
-from disco.operations.campaign_list import list_campaigns
-from disco.operations.explaining import explain
-from disco.operations.exporting import export
+from disco.operations import launch as states
+from disco.operations import outcomes
+from disco.operations.explain import explain
+from disco.operations.export import export
 from disco.operations.forecast import past_forecasts
 from disco.operations.late import decide_late_arrivals
-from disco.operations.launching import launch
-from disco.operations.learning import learn_campaigns, rebuild
-from disco.operations.ledger import ingest, revert
-from disco.operations.recalling import CLOCK_TOLERANCE, recall
-from disco.operations.repair import repair_campaigns
+from disco.operations.launch import CLOCK_TOLERANCE, launch, recall
+from disco.operations.learn import CampaignEvidence, learn_campaigns, rebuild, rebuilt_evidence
+from disco.operations.outcomes import ingest, revert
+from disco.operations.overview import list_campaigns
 from disco.operations.results import AllResults, read_out
+from disco.operations.upkeep import audit, repair_campaigns
 from disco.records.errors import InputError, ReportError, StateError
 from disco.records.life import Disposition, Phase
 from disco.store import Store
@@ -61,8 +59,8 @@ def evidence(shop):
     with shop.store.reading() as transaction:
         record = transaction.plans.campaign("spring")
         stored = transaction.beliefs.evidence("spring", record.network)
-        assert campaign_evidence.rebuilt(transaction, record, record.network).to_bytes() == stored
-    return campaign_evidence.CampaignEvidence.from_bytes(stored, name="spring")
+        assert rebuilt_evidence(transaction, record, record.network).to_bytes() == stored
+    return CampaignEvidence.from_bytes(stored, name="spring")
 
 
 def test_the_codes_not_used_are_listed_and_those_used_before_count(shop, launched, tmp_path):
@@ -185,7 +183,7 @@ def test_a_recall_that_breaks_off_is_undone_as_a_whole(shop, launched, monkeypat
         raise OSError("no space left")
 
     with monkeypatch.context() as patched:
-        patched.setattr(recalling.campaign_evidence, "rebuilt", broken)
+        patched.setattr(outcomes, "rebuilt_evidence", broken)
         with pytest.raises(OSError, match="no space"):
             take_back(shop)
     assert evidence(shop).to_bytes() == before
@@ -197,7 +195,7 @@ def test_a_list_that_cannot_be_written_says_that_the_recall_is_done(shop, launch
     def full(*_arguments):
         raise OSError("no space left")
 
-    monkeypatch.setattr(recalling, "write_rows", full)
+    monkeypatch.setattr(states, "write_rows", full)
     words = r"spring is recalled.*could not be written \(no space left\).*recall spring"
     with pytest.raises(ReportError, match=words) as said:
         take_back(shop, file=tmp_path / "list.parquet")

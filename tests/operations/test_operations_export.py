@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from disco.operations.exporting import export
-from disco.operations.ledger import ingest
+from disco.operations.export import export
+from disco.operations.outcomes import ingest
 from disco.operations.plan import plan_id
 from disco.records.errors import InputError, PlanError
 from disco.records.locale import Locale

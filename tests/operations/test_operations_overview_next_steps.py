@@ -4,10 +4,10 @@ from datetime import date, timedelta
 
 import pytest
 
-from disco.operations.launching import close, pause
-from disco.operations.learning import learn_campaigns
-from disco.operations.ledger import ingest, revert
-from disco.operations.next_steps import NextStep, campaign_progress
+from disco.operations.launch import close, pause
+from disco.operations.learn import learn_campaigns
+from disco.operations.outcomes import ingest, revert
+from disco.operations.overview import NextStep, campaign_progress
 from disco.records.errors import NotFoundError
 from disco.records.life import Phase
 

@@ -5,9 +5,10 @@ the evidence it moves are one transaction. Only rows that share an event, a code
 however long the ledger is.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,24 +18,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from disco.operations import campaign_evidence
-from disco.operations.amounts import amount_warnings
-from disco.operations.codes import sent_codes
-from disco.operations.door import codes_in, known_columns, read_outcomes, sharers_in
-from disco.operations.exporting import csv_safe
-from disco.operations.net_purchases import CONFLICT, NetPurchases, counts_of, judge, net_purchases
-from disco.records.arrays import Flags
+from disco.operations.codes import own_codes, sent_codes, which_shared
+from disco.operations.export import csv_safe
+from disco.operations.learn import rebuilt_evidence, update_evidence
+from disco.operations.purchases import CONFLICT, NetPurchases, counts_of, judge, net_purchases
+from disco.records.arrays import Flags, Integers, Vector
 from disco.records.content import content_hash
+from disco.records.currency import GBP, Currency
 from disco.records.decisions import IngestCounts
-from disco.records.errors import StateError
+from disco.records.depths import depth_percent
+from disco.records.errors import InputError, StateError
 from disco.records.files import written_whole
 from disco.records.kept import APPLIED, OUTCOMES
 from disco.records.life import BatchRecord, CampaignRecord, Disposition, LedgerMove, State
-from disco.records.ports import Clock
+from disco.records.locale import POUNDS_UTC, Locale
+from disco.records.matching import places_in
+from disco.records.money import from_minor_units
+from disco.records.ports import Clock, locale_of
 from disco.records.result import Result
-from disco.records.tables import ROWS
+from disco.records.tables import CELLS, ROWS, SCHEMAS
+from disco.records.validation import check_columns, check_rows, readable
+from disco.records.validation.cells import by_wall_clock, cell_texts, flags, is_text, microseconds, plain_text
 from disco.records.validation.checker import first_row, good_cells
-from disco.records.wording import counted, moment_text
+from disco.records.validation.rules import start_of_day
+from disco.records.wording import counted, moment_text, money, percent
 from disco.store import Store, Transaction
 from disco.store.ledger import SqlLedger
 
@@ -400,6 +407,17 @@ def misjudged(rows: pa.Table, *, recalled_at: datetime | None) -> pa.Table:
     return _redisposed(kept, _disposed(kept, judged.disposition, judged.reason))
 
 
+def count_again(transaction: Transaction, record: CampaignRecord) -> None:
+    """Dispositions and evidence as if what is known now had been known when every outcome came: a recall, or another
+    name of a customer."""
+    wrong = misjudged(transaction.ledger.outcomes(record.campaign), recalled_at=record.recalled_at)
+    if wrong.num_rows:
+        transaction.ledger.redispose(wrong)
+    for network in transaction.beliefs.networks(record.campaign):
+        again = rebuilt_evidence(transaction, record, network)
+        transaction.beliefs.put_evidence(record.campaign, network, again.to_bytes())
+
+
 def _disposed(rows: pa.Table, disposition: pa.Array, reason: pa.Array) -> pa.Table:
     for name, column in (("disposition", disposition), ("reason", reason)):
         rows = rows.set_column(rows.column_names.index(name), name, column)
@@ -436,7 +454,7 @@ def _apply(
     decisions: pa.Table | None = None,
 ) -> None:
     transaction.ledger.apply(LedgerMove(batch=batch, received=change.received, changes=change.redisposed))
-    campaign_evidence.update(transaction, record, before=change.before, after=change.after, decisions=decisions)
+    update_evidence(transaction, record, before=change.before, after=change.after, decisions=decisions)
 
 
 def _reasons(received: pa.Table, *, first_row: int) -> tuple[Reason, ...]:
@@ -519,3 +537,390 @@ def quarantined_rows(store: Store, batch: BatchRecord | Ingested) -> pa.Table:
             rows = rows.set_column(rows.schema.get_field_index("code"), "code", received)
     aside = rows.filter(pc.not_equal(rows["disposition"], str(Disposition.APPLIED))).select(list(_QUARANTINE))
     return aside.set_column(0, "row", pc.add(aside["row"], first_row(source)))
+
+
+# ---- outcome rows ----
+#
+# Outcomes as the ledger receives them: each row is read once, or goes into quarantine with the reason.
+#
+# An export of orders is enough: code, customer, time and amount. Such rows are purchases of the campaign that is
+# named in the command. Their event is the order, where the file has `order_id`, else it is made of the customer, the
+# code and the time: the same purchase has the same event in every file, and two rows that agree in all three are one
+# purchase.
+#
+# A row is set aside here when it breaks a rule of the outcomes table (`records.validation`), belongs to another
+# campaign or customer, or lies outside its code's validity. All other rows are judged together with everything else
+# received, in `purchases.py`.
+
+_MOMENT = pa.timestamp("us", "UTC")
+LONGEST_RAW_BYTES = 4096
+"""Of a row in quarantine, kept as it was sent: its cells share this space."""
+
+
+def read_outcomes(
+    outcomes: pa.Table,
+    *,
+    campaign: str,
+    decisions: pa.Table,
+    start: date | datetime,
+    end: date | datetime,
+    closed: bool,
+    other_campaigns: Collection[str] = (),
+    shared: Mapping[float, str] | None = None,
+    locale: Locale = POUNDS_UTC,
+    rows: pa.ChunkedArray | None = None,
+) -> pa.Table:
+    """The received rows as the ledger keeps them (without batch_id); `disposition` is null outside quarantine.
+
+    outcomes: as `known_columns` gives them.
+    decisions: of the campaign, at least those of the codes in the outcomes (`codes_in`), and of customers who name a
+    shared one (`sharers_in`).
+    start, end: when the codes' validity begins and ends, by the clock of the shop. locale: of the shop.
+    other_campaigns: names that mean another campaign, even where they differ from this one's in their case only.
+    shared: by depth, the code of all who get it. A row that names one is kept with the customer's own code instead.
+    rows: their numbers in the file, from 0, rising; None: 0, 1, 2, ….
+    """
+    checked = check_rows("outcomes", outcomes, locale)
+    table = _completed(checked.table, outcomes.column_names, campaign=campaign)
+    sent = decisions["code"].combine_chunks()
+    place = places_in(table["code"].combine_chunks(), among=sent)
+    if place.null_count > table["code"].null_count:  # some are written otherwise, or are none
+        table = _set(table, "code", known_codes(table["code"].combine_chunks(), sent))
+        place = places_in(table["code"].combine_chunks(), among=sent)
+    unsent = np.zeros(table.num_rows, np.bool_)
+    if shared:
+        customers, typed = (table[name].combine_chunks() for name in ("customer_id", "code"))
+        own, unsent = own_codes(shared, customers, typed, decisions)
+        table = _set(table, "code", own)
+        place = places_in(own, among=sent)
+    if not _is_alike_another(campaign, other_campaigns):
+        named = pc.equal(pc.utf8_lower(table["campaign_id"]), campaign.lower())
+        table = _set(table, "campaign_id", pc.if_else(named, campaign, table["campaign_id"]))
+    broken = checked.fault >= 0
+    quarantined = np.zeros(table.num_rows, np.bool_)
+    disposition = np.full(table.num_rows, None, object)
+    reason = np.full(table.num_rows, None, object)
+    if closed:
+        tests = [(Disposition.EXPIRED, "the campaign is closed", quarantined)]
+    else:
+        disposition[broken] = str(Disposition.REJECTED)
+        reason[broken] = np.array([rule.reason for rule in checked.rules], object)[checked.fault[broken]]
+        if CELLS in outcomes.column_names:
+            reason = np.where(flags(outcomes[CELLS].is_valid()), outcomes[CELLS].to_numpy(), reason)
+        quarantined = broken
+        validity = (locale.moment(start), locale.moment(end))
+        owner = decisions["customer_id"].cast(pa.string()).combine_chunks().take(place)
+        tests = _tests(table, campaign=campaign, owner=owner, validity=validity, unsent=unsent)
+    for kind, words, passed in tests:  # the first test that fails gives the reason
+        failed = ~passed & ~quarantined
+        disposition[failed], reason[failed] = str(kind), words
+        quarantined = quarantined | failed
+    purchase = pc.fill_null(pc.equal(table["kind"], "purchase"), False)
+    return pa.table(
+        {
+            "row": pa.array(np.arange(table.num_rows)) if rows is None else rows,
+            **{name: table[name] for name in ("event_id", "customer_id", "code", "kind")},
+            "refers_to": pc.if_else(purchase, pa.scalar(None, pa.string()), table["refers_to"]),
+            "ordered_at": table["ordered_at"],
+            "full_price_minor": table["full_price_minor"],
+            "disposition": pa.array(disposition, pa.string()),
+            "reason": pa.array(reason, pa.string()),
+            "raw": _raw(outcomes, quarantined),
+        }
+    )
+
+
+def _completed(table: pa.Table, given: Collection[str], *, campaign: str) -> pa.Table:
+    """The checked rows with what an export of orders leaves out."""
+    if "kind" not in given:
+        table = _set(table, "kind", pa.repeat(pa.scalar("purchase"), table.num_rows))
+    if "campaign_id" not in given:
+        table = _set(table, "campaign_id", pa.repeat(pa.scalar(campaign), table.num_rows))
+    if "event_id" not in given:
+        table = _set(table, "event_id", _event_ids(table, campaign))
+    return table
+
+
+def _event_ids(table: pa.Table, campaign: str) -> pa.Array:
+    """32 hexadecimal digits of SHA-256(campaign, customer, code, time in UTC microseconds), U+001F between them."""
+    parts = [table["customer_id"], table["code"], table["ordered_at"].cast(pa.int64()).cast(pa.string())]
+    texts = pc.binary_join_element_wise(campaign, *parts, "\x1f", null_handling="replace", null_replacement="")
+    return pa.array([sha256(text.encode()).hexdigest()[:32] for text in texts.to_pylist()], pa.string())
+
+
+def _set(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, column)
+
+
+def _is_alike_another(name: str, others: Collection[str]) -> bool:
+    return any(other != name and other.lower() == name.lower() for other in others)
+
+
+def known_codes(codes: pa.Array, known: pa.Array) -> pa.Array:
+    """The codes as the campaign writes them, whatever their case and spaces around them; not where two are alike."""
+    known = pc.unique(known.cast(pa.string()))
+    alike = pc.utf8_upper(known)
+    counts = pc.value_counts(alike)
+    once = counts.field("values").filter(pc.equal(counts.field("counts"), 1))
+    meant = known.filter(pc.is_in(alike, value_set=once))
+    found = meant.take(pc.index_in(_plain_codes(codes), value_set=pc.utf8_upper(meant)))
+    return pc.if_else(pc.is_in(codes, value_set=known), codes, pc.coalesce(found, codes))
+
+
+def _plain_codes(codes: pa.Array) -> pa.Array:
+    return pc.utf8_upper(pc.utf8_trim_whitespace(codes))
+
+
+def known_columns(outcomes: pa.Table, *, file: str = "outcomes") -> pa.Table:
+    """The columns of the outcomes table, plainly typed; what else a file brings is left alone.
+
+    Where there is no event_id, order_id is it.
+
+    A column of text of which a cell is not UTF-8 comes as bytes, so that its row alone is set aside.
+
+    TableError where a column is missing, there twice, or of a type that can never hold what it should.
+    """
+    for column in SCHEMAS["outcomes"].columns:
+        if column.instead and column.name not in outcomes.column_names and column.instead in outcomes.column_names:
+            names = [column.name if name == column.instead else name for name in outcomes.column_names]
+            outcomes = outcomes.rename_columns(names)
+    declared = check_columns(outcomes.schema, "outcomes", file=file)
+    columns = {}
+    for column in declared:
+        if column.name in outcomes.column_names:
+            given = outcomes[column.name].combine_chunks()
+            given = given.cast(given.type.value_type) if pa.types.is_dictionary(given.type) else given
+            columns[column.name] = plain_text(given) if is_text(given.type) else given
+    for beside in (CELLS, ROWS):
+        if beside in outcomes.column_names:
+            columns[beside] = outcomes[beside].combine_chunks()
+    return pa.table(columns)
+
+
+def codes_in(outcomes: pa.Table) -> pa.Array:
+    """The codes of the rows, of those cells that can be a code, as written and in capitals, as codes are made.
+
+    outcomes: as `known_columns` gives them.
+    """
+    codes = pc.drop_null(good_cells("outcomes", "code", outcomes["code"].combine_chunks()))
+    plain = _plain_codes(codes)
+    return codes if plain.equals(codes) else pc.unique(pa.concat_arrays([codes, plain]))
+
+
+def sharers_in(outcomes: pa.Table, shared: Collection[str]) -> pa.Array:
+    """The customers of rows with one of these shared codes; outcomes: as `known_columns` gives them."""
+    named, codes = (good_cells("outcomes", name, outcomes[name].combine_chunks()) for name in ("customer_id", "code"))
+    return pc.drop_null(pc.unique(named.filter(which_shared(codes, shared).is_valid())))
+
+
+def _tests(
+    table: pa.Table, *, campaign: str, owner: pa.Array, validity: tuple[datetime, datetime], unsent: Flags
+) -> list[tuple[Disposition, str, Flags]]:
+    """What depends on the campaign: each test with what becomes of a row that fails it, in the order they are asked.
+
+    owner (n,): the customer who has each row's code; null where nobody has. unsent (n,): rows with a shared code that
+    the customer was not sent.
+    """
+    rejected, unmatched, expired = Disposition.REJECTED, Disposition.UNMATCHED, Disposition.EXPIRED
+    changes = ~flags(pc.equal(table["kind"], "purchase"))
+    first, after = (pa.scalar(moment.astimezone(UTC), _MOMENT) for moment in validity)
+    return [
+        (unmatched, "another campaign", flags(pc.equal(table["campaign_id"], campaign))),
+        (unmatched, "a purchase without a code", changes | flags(table["code"].is_valid())),
+        (unmatched, "a shared code that this customer was not sent", changes | ~unsent),
+        (unmatched, "no such code in this campaign", changes | flags(owner.is_valid())),
+        (unmatched, "the code of another customer", changes | flags(pc.equal(owner, table["customer_id"]))),
+        (rejected, "ordered before the code was valid", changes | flags(pc.greater_equal(table["ordered_at"], first))),
+        (expired, "ordered after the code had run out", changes | flags(pc.less(table["ordered_at"], after))),
+    ]
+
+
+def _raw(outcomes: pa.Table, quarantined: Flags) -> pa.Array:
+    """The rows in quarantine as they were sent, as JSON of text; null for the others. Long cells are cut."""
+    texts = np.full(outcomes.num_rows, None, object)
+    rows: Integers = np.flatnonzero(quarantined)
+    given = outcomes.take(rows)
+    cells = {name: cell_texts(given[name].combine_chunks(), most=LONGEST_RAW_BYTES) for name in given.column_names}
+    for place, row in enumerate(rows):
+        sent = {name: text for name, column in cells.items() if (text := column[place]) is not None}
+        texts[row] = json.dumps(sent)
+        if len(texts[row]) > LONGEST_RAW_BYTES:
+            texts[row] = json.dumps({name: _cut(text, most=_longest_cell(len(sent))) for name, text in sent.items()})
+    return pa.array(texts, pa.string())
+
+
+def _longest_cell(cells: int) -> int:
+    """Characters of each cell so that the row fits: JSON writes a character with at most 6 bytes, two of them escaped
+    pairs of 12, and each name and its marks take less than 20."""
+    return (LONGEST_RAW_BYTES - 20 * cells) // (12 * cells)
+
+
+def _cut(text: str, *, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+# ---- amounts that look wrong ----
+#
+# Were amounts after the discount sent as full prices? Two looks at purchases whose depth is known.
+#
+# Orders   A purchase that is in the shop's own table of orders, by its code or its order id, should have that order's
+#          full price, not the (1 − depth)th part of it.
+# History  Where the orders are not there yet: a customer's basket should not be smaller with a code than without. The
+#          expected ln(full price) of a customer is the mean of their earlier orders, shrunk towards everybody's by
+#          k/(k + within/between) for k orders, so that customers chosen for a lucky past are not expected to repeat it.
+#          Said where the mean shortfall is at least `_SHARE` of the discount's own, and `_SIGMAS` standard errors.
+#
+# Both only warn. Baskets that grow strongly with the depth hide the mistake from the second look.
+
+MOST_ORDERS = 10_000_000
+"""Longer tables of orders are not read for a warning."""
+FEWEST_MATCHED = 5
+FEWEST_PURCHASES = 50
+_SHARE, _SIGMAS = 0.6, 4.0
+_CLOSE = 0.01  # relative: amounts were rounded, perhaps article by article
+_LOOKS = "full_price looks like the amount after the discount"
+_FIX = "full_price is the value of the basket before the discount: export that column, and `disco revert` this batch"
+
+
+def amount_warnings(
+    transaction: Transaction, data: "ShopData", campaign: str, applied: pa.Table, *, start: date
+) -> tuple[str, ...]:
+    """What to say about the amounts of these purchases.
+
+    applied: event_id, customer_id, code, full_price_minor of purchases that count. start: first day of the codes.
+    """
+    if applied.num_rows < FEWEST_MATCHED:
+        return ()
+    decisions = transaction.decisions.of(campaign, codes=pc.unique(applied["code"].combine_chunks()))
+    place = pc.index_in(applied["code"].combine_chunks(), value_set=decisions["code"].combine_chunks())
+    depth = np.asarray(decisions["depth"].combine_chunks().take(place).to_numpy(zero_copy_only=False), np.float64)
+    try:
+        orders = _orders(data, applied)
+    except InputError:  # what is wrong with the shop's tables is for `disco validate` to say
+        return ()
+    currency = transaction.locale.currency
+    full_price = from_minor_units(applied["full_price_minor"].to_numpy(), currency)
+    found = against_orders(applied, full_price, depth, orders, currency=currency)
+    if found is None:
+        ordinary = (orders["micros"].to_numpy() < start_of_day(start)) & ~flags(orders["code"].is_valid())
+        earlier = orders.filter(pa.array(ordinary))
+        people = pc.unique(applied["customer_id"].combine_chunks())
+        found = against_history(
+            _number_of(applied["customer_id"], people),
+            full_price,
+            depth,
+            buyer=_number_of(earlier["customer_id"], people),
+            amounts=earlier["full_price"].to_numpy(),
+        )
+    return (found,) if found else ()
+
+
+def against_orders(
+    rows: pa.Table, full_price: Vector, depth: Vector, orders: pa.Table, *, currency: Currency = GBP
+) -> str | None:
+    """The warning; empty where the orders say that all is well; None where too few of the purchases are among them.
+
+    rows: event_id, code. full_price, depth: (n,) of these purchases. orders: order_id, code, full_price.
+    """
+    counts = pc.value_counts(orders["code"].combine_chunks())
+    once = counts.field("values").filter(pc.equal(counts.field("counts"), 1))  # a shared code names no order
+    by_code = orders.filter(pc.is_in(orders["code"], value_set=once)).select(["order_id", "code"])
+    order = pc.coalesce(
+        by_code["order_id"].combine_chunks().take(_place(rows["code"], by_code["code"])),
+        rows["event_id"].combine_chunks(),
+    )
+    place = np.asarray(pc.fill_null(_place(order, orders["order_id"]), -1).to_numpy(zero_copy_only=False), np.int64)
+    known = (place >= 0) & (depth > 0)
+    if known.sum() < FEWEST_MATCHED:
+        return None
+    there = orders["full_price"].to_numpy()[place]
+    after = known & (np.abs(full_price - there * (1 - depth)) <= _CLOSE * there)
+    if after.sum() * 2 <= known.sum():
+        return ""
+    at, number = int(np.argmax(after)), counted(int(known.sum()), "purchase")
+    here, whole = (money(amount, currency=currency, full=True) for amount in (full_price[at], there[at]))
+    return (
+        f"{_LOOKS}: {after.sum():,} of {number} that are also in the table orders have the order's full price less the "
+        f"discount, such as code {rows['code'][at]} ({here} here, {whole} there, {depth_percent(depth[at])}). {_FIX}"
+    )
+
+
+def against_history(customer: Integers, full_price: Vector, depth: Vector, *, buyer: Integers, amounts: Vector) -> str:
+    """The warning, or nothing.
+
+    customer, full_price, depth: (n,) who bought (a number from 0), for how much, with which discount.
+    buyer, amounts: (m,) the same of earlier orders without a code.
+    """
+    buyer, logs = buyer[amounts > 0], np.log(amounts[amounts > 0])
+    expected, known = _expected_logs(buyer, logs, people=int(customer.max(initial=-1)) + 1)
+    rows = known[customer] & (depth > 0) & (full_price > 0)
+    if rows.sum() < FEWEST_PURCHASES:
+        return ""
+    shortfall = np.log(full_price[rows]) - expected[customer[rows]]
+    mean, error = shortfall.mean(), shortfall.std(ddof=1) / np.sqrt(rows.sum())
+    if mean >= _SHARE * np.log(1 - depth[rows]).mean() or mean >= -_SIGMAS * error:
+        return ""
+    below, off = (percent(share, decimals=0) for share in (1 - float(np.exp(mean)), float(depth[rows].mean())))
+    return (
+        f"{_LOOKS}: {counted(int(rows.sum()), 'purchase')} are {below} below what the same customers spent before, and "
+        f"the mean discount is {off}. {_FIX}"
+    )
+
+
+def _expected_logs(buyer: Integers, logs: Vector, *, people: int) -> tuple[Vector, Flags]:
+    """(people,) the shrunk mean of each customer's logs, and who has one."""
+    orders = np.bincount(buyer, minlength=people)
+    sums = np.bincount(buyer, weights=logs, minlength=people)
+    known, k = orders > 0, np.maximum(orders, 1)
+    means = sums / k
+    if not known.any():
+        return means, known
+    within = ((logs - means[buyer]) ** 2).sum() / max(len(logs) - known.sum(), 1)
+    between = max(means[known].var() - (within / k[known]).mean(), 1e-12)
+    everybody = means[known].mean()
+    return everybody + (means - everybody) * k / (k + within / between), known
+
+
+def _place(values: pa.Array | pa.ChunkedArray, among: pa.ChunkedArray) -> pa.Array:
+    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return pc.index_in(values, value_set=among.combine_chunks())
+
+
+def _number_of(ids: pa.ChunkedArray, people: pa.Array) -> Integers:
+    return np.asarray(pc.index_in(ids.combine_chunks(), value_set=people).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _orders(data: "ShopData", applied: pa.Table) -> pa.Table:
+    """Orders of these customers: order_id, customer_id, code (text), full_price (float), micros (wall clock)."""
+    people, parts = pc.unique(applied["customer_id"].combine_chunks()), []
+    with data.tables() as tables:
+        locale, scan = locale_of(tables), _ORDERS.empty_table()
+        if "orders" in tables.names():
+            scan = readable("orders", tables.scan("orders"), locale=locale)
+        rows = len(scan) if isinstance(scan, pa.Table) else scan.count_rows()
+        for batch in scan.to_batches() if rows <= MOST_ORDERS else ():
+            theirs = pc.is_in(batch["customer_id"].cast(pa.string()), value_set=people)
+            parts.append(_plain(batch.filter(theirs), locale))
+    return pa.Table.from_batches(parts, _ORDERS)
+
+
+_ORDERS = pa.schema(
+    [
+        ("order_id", pa.string()),
+        ("customer_id", pa.string()),
+        ("code", pa.string()),
+        ("full_price", pa.float64()),
+        ("micros", pa.int64()),
+    ]
+)
+
+
+def _plain(batch: pa.RecordBatch, locale: Locale) -> pa.RecordBatch:
+    ids = [
+        batch[name].cast(pa.string()) if name in batch.schema.names else pa.nulls(len(batch), pa.string())
+        for name in ("order_id", "customer_id", "code")
+    ]
+    ids[2] = pc.if_else(pc.equal(ids[2], ""), pa.scalar(None, pa.string()), ids[2])
+    amounts = pc.fill_null(batch["full_price"].cast(pa.float64(), safe=False), 0.0)
+    moments = by_wall_clock(pa.chunked_array([batch["ordered_at"]]), locale).combine_chunks()
+    return pa.record_batch([*ids, amounts, pa.array(microseconds(moments))], schema=_ORDERS)

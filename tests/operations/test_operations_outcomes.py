@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from disco.adapters.tables.outcomes_file import read_outcomes_file
-from disco.operations import campaign_evidence
-from disco.operations import launching as states
-from disco.operations.audit import audit
-from disco.operations.door import known_codes
-from disco.operations.ledger import counts_of, ingest, quarantined_rows, revert
+from disco.operations import launch as states
+from disco.operations.learn import rebuilt_evidence, stored_evidence
+from disco.operations.outcomes import ingest, known_codes, quarantined_rows, revert
+from disco.operations.purchases import counts_of
+from disco.operations.upkeep import audit
 from disco.records.decisions import IngestCounts
 from disco.records.errors import InputError, StateError
 
@@ -39,7 +39,7 @@ def evidence(shop, campaign="spring"):
     with shop.store.reading() as transaction:
         record = transaction.plans.campaign(campaign)
         stored = transaction.beliefs.evidence(campaign, record.network)
-        assert campaign_evidence.rebuilt(transaction, record, record.network).to_bytes() == stored
+        assert rebuilt_evidence(transaction, record, record.network).to_bytes() == stored
     return stored
 
 
@@ -288,7 +288,7 @@ def test_customers_without_a_context_of_their_own_stay_outside_the_evidence(shop
     rows = shop.sent(launched)
     receive(shop.outcomes(rows))
     with shop.store.reading() as transaction:
-        found = campaign_evidence.stored(transaction, "spring", shop.network)
+        found = stored_evidence(transaction, "spring", shop.network)
     assert found.baskets.total_rows == sum(row["known"] for row in rows)
     assert found.codes.redeemed.sum() == sum(row["arm"] == "control" for row in rows)
     assert found.codes.sent.sum() == found.codes.redeemed.sum()

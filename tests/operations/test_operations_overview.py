@@ -6,15 +6,14 @@ from datetime import date, datetime
 import pyarrow as pa
 import pytest
 
-from disco.operations import kept_readings
-from disco.operations.campaign_check import check_campaign
-from disco.operations.campaign_list import list_campaigns
-from disco.operations.campaign_overview import campaign_overview
-from disco.operations.code_sales import ForecastSide
-from disco.operations.kept_readings import KeptReadings
-from disco.operations.ledger import ingest, revert
-from disco.operations.recalling import recall
+from disco.operations import read_out_cache
+from disco.operations.launch import recall
+from disco.operations.outcomes import ingest, revert
+from disco.operations.overview import campaign_overview, list_campaigns
+from disco.operations.purchases import ForecastSide
+from disco.operations.read_out_cache import KeptReadings
 from disco.operations.results import read_out
+from disco.operations.upkeep import check_campaign
 from disco.records.diagnosis import Outcome
 from disco.records.errors import NotFoundError
 from disco.records.life import Disposition
@@ -109,7 +108,7 @@ def test_list_overview_results_and_check_say_the_same_about_the_forecast(shop, l
 
 def test_purchases_are_summed_up_again_only_where_the_ledger_has_changed(shop, launched, monkeypatch):
     made = []
-    monkeypatch.setattr(kept_readings, "code_sales", lambda *given: made.append(given) or campaign_sales(*given))
+    monkeypatch.setattr(read_out_cache, "code_sales", lambda *given: made.append(given) or campaign_sales(*given))
     readings = KeptReadings()
     for _ in range(2):
         assert readings.overview(shop.store, "spring", today=TODAY).sales.purchases == 0
@@ -133,6 +132,6 @@ def test_no_more_readings_are_kept_than_allowed(shop, launched):
 
 
 def campaign_sales(*given):
-    from disco.operations.code_sales import code_sales
+    from disco.operations.purchases import code_sales
 
     return code_sales(*given)

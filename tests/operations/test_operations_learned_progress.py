@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from disco.belief.curves import demand_curve
-from disco.operations.learning import learn_campaigns
-from disco.operations.learning_progress import ForecastOutcome, learning_progress, uncertainty
-from disco.operations.ledger import ingest
-from disco.operations.recalling import recall
-from disco.operations.versions import activate, belief_at
+from disco.operations.launch import recall
+from disco.operations.learn import activate, belief_at, learn_campaigns
+from disco.operations.learned import ForecastOutcome, learning_progress, uncertainty
+from disco.operations.outcomes import ingest
 from disco.records.estimate import Estimate
 
 MATURED = date(2027, 3, 24)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from disco import objective
 from disco.campaign import Belief, expected_costs
 from disco.operations.codes import sent_codes
-from disco.operations.versions import deciding_belief
+from disco.operations.learn import deciding_belief
 from disco.policy import policy_of, rates_of_policy
 from disco.records.arrays import Floats, Matrix, Vector
 from disco.records.compiled import without_compiler

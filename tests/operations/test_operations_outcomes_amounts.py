@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 from tests.features.conftest import MemoryTables
 
-from disco.operations.amounts import against_history, against_orders
-from disco.operations.ledger import ingest
+from disco.operations.outcomes import against_history, against_orders, ingest
 from disco.records.currency import read_currency
 from disco.records.locale import Locale
 from disco.store import Store

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from disco.operations.decision_counts import KNOWN, NEW, decision_counts
+from disco.operations.overview import KNOWN, NEW, decision_counts
 from disco.records.decisions import Arm
 from disco.records.errors import InputError, NotFoundError
 
