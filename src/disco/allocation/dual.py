@@ -31,7 +31,7 @@ from disco.allocation.grid import grid_scale, to_grid
 from disco.allocation.limits import UNLIMITED, Limits, Tree, tree_of
 from disco.allocation.paths import settle_from
 from disco.allocation.rules import PriceBox, PriceGaps, compete, compete_two
-from disco.allocation.table import Sample
+from disco.allocation.table import TableSample
 from disco.records.arrays import Array
 from disco.records.compiled import inner_kernel, njit
 
@@ -681,7 +681,14 @@ class Precision:
 
 
 def guess_prices(
-    sample: Sample, tree: Tree, low: Array, high: Array, potentials: Array | None, precision: Precision, *, top: float
+    sample: TableSample,
+    tree: Tree,
+    low: Array,
+    high: Array,
+    potentials: Array | None,
+    precision: Precision,
+    *,
+    top: float,
 ) -> Guess | None:
     """Newton on a sample; None: values tie too often, or the limits of segments are not caps alone.
 
@@ -705,7 +712,7 @@ def guess_prices(
 
 
 def _guess_in_segments(
-    sample: Sample, tree: Tree, high: Array, potentials: Array | None, precision: Precision, *, top: float
+    sample: TableSample, tree: Tree, high: Array, potentials: Array | None, precision: Precision, *, top: float
 ) -> Guess | None:
     if sample.group is None or (tree.low > 0).any() or tree.nodes > _MOST_NODES:
         return None

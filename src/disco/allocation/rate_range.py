@@ -15,9 +15,9 @@ the range and makes the problem of the contested customers in four steps:
 3. The corrected sample gives a narrower range.
 4. A second pass settles all but few (`screen_range`).
 
-The table is rows in memory or in chunks (`table.Table`); both count and settle with the same two kernels, which are
-pure functions of some customers. Samples go by key, sums are integers, and the contested customers are in
-the order of their keys, so that a decision is the same, bit for bit, however the table is held. Nothing here need be
+The table is rows in memory or in chunks (`table.ValueTable`); both count and settle with the same two kernels, which
+are pure functions of some customers. Samples go by key, sums are integers, and the contested customers are in the
+order of their keys, so that a decision is the same, bit for bit, however the table is held. Nothing here need be
 exact: a range is a guess, and each solve among the contested customers says whether its prices are within the boxes
 (`Lagrangian.holds`); only then everybody else was settled rightly.
 """
@@ -46,10 +46,10 @@ from disco.allocation.table import (
     TOO_MANY,
     Pass,
     Rows,
-    Sample,
-    Table,
     TableInChunks,
     TableInMemory,
+    TableSample,
+    ValueTable,
     columns_of,
     cost_of,
     or_no_segments,
@@ -232,7 +232,7 @@ class RateSample:
             if crowded:
                 high[:columns] += max(size - float(high[:columns].sum()), 0.0) / columns
             thinning, tolerance, missing = _NOISE_LEFT * thinning, 2.0 + 0.05 * math.sqrt(placed), nearest.cost
-        sample = Sample(net, segment, np.arange(size), magnitude)
+        sample = TableSample(net, segment, np.arange(size), magnitude)
         precision = Precision(self.spread, tolerance, thinning)
         found = guess_prices(sample, self.tree, low, high, potentials, precision, top=magnitude)
         most_missed = 8.0 * tolerance if self.tree.leaf.shape[0] > 1 else 4.0 * tolerance + 10.0
@@ -498,7 +498,7 @@ class BudgetTable:
     here: the problem of a table in memory; None: it is in chunks.
     """
 
-    def __init__(self, table: Table, grid: SumGrid, *, here: Lagrangian | None = None) -> None:
+    def __init__(self, table: ValueTable, grid: SumGrid, *, here: Lagrangian | None = None) -> None:
         self.table, self.grid, self.here = table, grid, here
         self.last_pass: Pass | None = None  # None: no range was good enough for a pass
 

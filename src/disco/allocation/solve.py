@@ -11,9 +11,9 @@ Where values come again and again, counts do not move smoothly with prices and b
 prices are those of shortest paths on a sample, exact on the grid, and only the prices of tie hashes have a width
 (`rules.OnGrid`). Where that does not hold either, shortest paths take on everybody: always exact, whatever the values.
 
-The table (`table.Table`) is rows in memory, Parquet in chunks, or Spark partitions. Limits of depths and of segments
-are a tree, and with a budget price λ values are v - λ·c. None of the constants here changes a result, only the time it
-takes (tests/contracts/test_contract_solvers.py moves them).
+The table (`table.ValueTable`) is rows in memory, Parquet in chunks, or Spark partitions. Limits of depths and of
+segments are a tree, and with a budget price λ values are v - λ·c. None of the constants here changes a result, only the
+time it takes (tests/contracts/test_contract_solvers.py moves them).
 """
 
 import math
@@ -34,9 +34,9 @@ from disco.allocation.table import (
     Grid,
     Pass,
     Rows,
-    Sample,
-    Table,
     TableInMemory,
+    TableSample,
+    ValueTable,
     or_no_costs,
     or_no_segments,
     or_none,
@@ -163,14 +163,14 @@ class Placed(NamedTuple):
     by: Pass  # who was settled, and by which rule
 
 
-def solve_table(table: Table, tree: Tree) -> Placed | None:
+def solve_table(table: ValueTable, tree: Tree) -> Placed | None:
     """The driver for a table that is not here as a whole; None: neither boxes nor the rule of ties settle it."""
     placed = _by_boxes(table, tree, tree.low, tree.high, None)
     return placed if placed is not None else _by_ties(table, tree, None)[0]
 
 
 def _by_boxes(
-    table: Table, tree: Tree, low: Array, high: Array, potentials: Array | None, *, rate: float = 0.0,
+    table: ValueTable, tree: Tree, low: Array, high: Array, potentials: Array | None, *, rate: float = 0.0,
     everybody: bool = False,
 ) -> Placed | None:  # fmt: skip
     """By sample, box, pass, and the same again on whom the pass leaves open; None: boxes do not settle this table.
@@ -242,7 +242,7 @@ class _BoxGuess(NamedTuple):
 
 
 def _guess(
-    table: Table, tree: Tree, low: Array, high: Array, potentials: Array | None, *, spread: float, rate: float,
+    table: ValueTable, tree: Tree, low: Array, high: Array, potentials: Array | None, *, spread: float, rate: float,
     everybody: bool,
 ) -> _BoxGuess | None:  # fmt: skip
     """From a sample that grows until its box settles most customers; None: values tie too often for Newton."""
@@ -277,7 +277,7 @@ def _guess(
         potentials = guess.potentials
 
 
-def _box_rule(guess: Guess, table: Table, sample: Sample, rate: float) -> InBox:
+def _box_rule(guess: Guess, table: ValueTable, sample: TableSample, rate: float) -> InBox:
     margin = 1e-10 * sample.magnitude if table.grid is None else table.grid.margin
     rule = InBox(guess.box, margin, guess.gaps, rate)
     return replace(rule, margin=max(margin, 1e-12 * rule.reach))
@@ -323,7 +323,7 @@ def _paths(
 
 
 def _by_ties(
-    table: Table, tree: Tree, prices: Array | None, *, rate: float = 0.0
+    table: ValueTable, tree: Tree, prices: Array | None, *, rate: float = 0.0
 ) -> tuple[Placed | None, Settled | None]:
     """Where the same values come again and again: exact prices of a sample, and a width for hashes alone.
 

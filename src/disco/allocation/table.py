@@ -427,7 +427,7 @@ class Grid(NamedTuple):
     margin: float  # 1e-12 of it, at least: far above the rounding of a bid
 
 
-class Sample(NamedTuple):
+class TableSample(NamedTuple):
     """Some customers, the same for the same table."""
 
     net: Array  # (depths, customers) value - budget price · cost, -∞ where ineligible
@@ -499,7 +499,7 @@ PartFunction: TypeAlias = Callable[[Rows, slice], Result]
 """A pure function of a part of some rows, whose results are added."""
 
 
-class Table(Protocol):
+class ValueTable(Protocol):
     """All customers, wherever they are: what the driver (`solve`) and the search for a budget price ask of them."""
 
     @property
@@ -520,7 +520,7 @@ class Table(Protocol):
     def sizes(self) -> tuple[int, ...]:
         """Of samples, the first and larger ones, in customers."""
 
-    def sample(self, size: int, *, scattered: bool = True) -> Sample:
+    def sample(self, size: int, *, scattered: bool = True) -> TableSample:
         """scattered: no two customers next to each other, who may be alike."""
 
     def screen(self, rule: SettlingRule, *, open_share: float = 1.0) -> Pass:
@@ -539,7 +539,7 @@ class Table(Protocol):
     def keys_of(self, numbers: Array) -> Keys:
         """Of the customers with these row numbers of a sample."""
 
-    def keyed(self) -> "Table":
+    def keyed(self) -> "ValueTable":
         """The same table, all of whose customers have their keys at hand."""
 
     def known_grid(self) -> Grid:
@@ -593,16 +593,16 @@ class TableInMemory:
         plain = self.problem.limits.segment is None and self.problem.costs is None
         return row_chunks(self.customers, size=_CHUNK if plain else _SMALL_CHUNK)
 
-    def sample(self, size: int, *, scattered: bool = True) -> Sample:
+    def sample(self, size: int, *, scattered: bool = True) -> TableSample:
         problem, segment = self.problem, self.problem.limits.segment
         if size >= self.customers and self.grid is not None:  # net values already, and all of them
-            return Sample(problem.values, segment, np.arange(self.customers), self.grid.top)
+            return TableSample(problem.values, segment, np.arange(self.customers), self.grid.top)
         # neighbours share cache lines, but may be alike
         run = 1 if scattered or self.customers < 100_000 else 32
         numbers = sample_rows(self.customers, min(size, self.customers), run)
         net = np.empty((problem.columns, numbers.size))
         magnitude, _ = take(problem.values, problem.eligible, self._costs, self.rate, numbers, net)
-        return Sample(net, None if segment is None else segment[numbers], numbers, magnitude)
+        return TableSample(net, None if segment is None else segment[numbers], numbers, magnitude)
 
     @property
     def _costs(self) -> Array | None:
@@ -854,13 +854,13 @@ class TableInChunks:
             rows.values, limits, rows.eligible, paid, rows.keys, self.reading.layout.depths, self.survey.largest_cost
         )
 
-    def sample(self, size: int, *, scattered: bool = True) -> Sample:
+    def sample(self, size: int, *, scattered: bool = True) -> TableSample:
         """By key: the order of rows shows nowhere."""
         numbers = np.arange(min(size, self.offered.size))
         net = np.empty((self.problem.columns, numbers.size))
         take(self.problem.values, self.problem.eligible, None, 0.0, numbers, net)
         group = self.problem.limits.segment
-        return Sample(net, None if group is None else group[numbers], numbers, self.survey.magnitude)
+        return TableSample(net, None if group is None else group[numbers], numbers, self.survey.magnitude)
 
     def screen(self, rule: SettlingRule, *, open_share: float = 1.0) -> Pass:
         found = self.fold(ScreenedPart(rule, self.most_bytes), Screening.__add__)

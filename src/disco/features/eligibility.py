@@ -41,9 +41,9 @@ class Question:
     """Name in the answer → column that follows customer_id, as text."""
     time_zone: str
     """Of the condition's days and times."""
-    most_seconds: float = CONDITION_SECONDS
-    most_cpu_seconds: int = CONDITION_CPU_SECONDS
-    most_bytes: int = CONDITION_BYTES
+    most_seconds: float
+    most_cpu_seconds: int
+    most_bytes: int
     """Of memory."""
 
     @property
@@ -101,7 +101,14 @@ def eligible_customers(
     """
     check_column(customers.schema.empty_table(), "customers", "customer_id", file=name)
     known = _known_columns(customers, columns or {}, name=name)
-    question = Question(condition=condition, columns=known, time_zone=time_zone)
+    question = Question(
+        condition=condition,
+        columns=known,
+        time_zone=time_zone,
+        most_seconds=CONDITION_SECONDS,
+        most_cpu_seconds=CONDITION_CPU_SECONDS,
+        most_bytes=CONDITION_BYTES,
+    )
     found = _answer(customers, question, name=name, evaluate=evaluate)
     given = found["customer_id"].combine_chunks()
     try:
