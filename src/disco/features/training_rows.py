@@ -219,21 +219,14 @@ def parquet_rows(
     def raw(table: pa.Table) -> RawRows:
         return _checked(table_matrix(table, names), table[target], None if depth is None else table[depth], names)
 
-    pieces = [_Piece(group, (*names, *columns), raw) for group in _row_groups(dataset)]
+    pieces = [_piece(group, (*names, *columns), raw) for group in _row_groups(dataset)]
     rows = TrainingRows.of_pieces(pieces, validation_share, rows=count, later_half=True)
     return OrderRows(names, schema_of(empty), written_in(schema, FEATURES_KEY), snapshot_of(schema), rows)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Piece:
-    """The rows of a row group, read whenever they are asked for."""
-
-    group: Any
-    columns: tuple[str, ...]
-    raw: Callable[[pa.Table], RawRows]
-
-    def __call__(self) -> RawRows:
-        return self.raw(self.group.to_table(columns=list(self.columns)))
+def _piece(group: Any, columns: Sequence[str], raw: Callable[[pa.Table], RawRows]) -> Read:
+    """The rows of a row group, read whenever they are asked for, so that one group is in memory at a time."""
+    return lambda: raw(group.to_table(columns=list(columns)))
 
 
 def _dataset(source: str | Path | ds.Dataset, columns: Sequence[str], *, where: str) -> Any:
@@ -362,7 +355,7 @@ def read_codes(codes: GivenCodes, names: tuple[str, ...], *, schema: str, valida
     def raw(table: pa.Table) -> RawRows:
         return tally.rows(table_matrix(table, names), _columns(table), names)
 
-    pieces = [_Piece(group, (*names, *_CODE_COLUMNS), raw) for group in groups]
+    pieces = [_piece(group, (*names, *_CODE_COLUMNS), raw) for group in groups]
     rows = TrainingRows.of_pieces(pieces, validation_share, rows=tally.sent, later_half=False)
     return CodeRows(rows, tally.constants, tally.sent, tally.used)
 
