@@ -17,8 +17,8 @@ import yaml
 from fastapi.testclient import TestClient
 from trial_server import TrialServer
 
+from disco.adapters.config import ShopSettings, load_settings
 from disco.entrypoints.cli.app import make_app
-from disco.entrypoints.config import ShopSettings, load_settings
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import create_app
 from disco.entrypoints.worker import run_worker

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import httpx
 
-from disco.entrypoints.files import read_yaml
+from disco.adapters.files import read_yaml
 from disco.entrypoints.service.problems import error_named, error_of
 from disco.records.errors import InputError, ServiceError, UnavailableError
 from disco.records.files import written_whole

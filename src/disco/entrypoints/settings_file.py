@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from disco.entrypoints.config import FILE, ShopSettings, load_settings
+from disco.adapters.config import FILE, ShopSettings, load_settings
 from disco.operations.journal import note_file
 from disco.records.errors import InputError, PlanError, StateError
 from disco.records.files import written_whole

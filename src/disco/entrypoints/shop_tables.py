@@ -15,7 +15,7 @@ from disco.records.tables import SCHEMAS, TableSchema
 from disco.records.validation.checker import file_names
 
 if TYPE_CHECKING:
-    from disco.entrypoints.config import ShopSettings
+    from disco.adapters.config import ShopSettings
     from disco.entrypoints.python import Shop
 
 

@@ -22,8 +22,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 from disco.adapters.conditions import Turn
+from disco.adapters.sentences import in_words
 from disco.entrypoints import bodies
-from disco.entrypoints.sentences import in_words
 from disco.operations import jobs
 from disco.operations.schedules import submit_due
 from disco.operations.webhooks import MOST_DELIVERIES, Send, deliver, pause_before, tell

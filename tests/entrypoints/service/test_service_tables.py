@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
-from disco.entrypoints.config import load_settings
+from disco.adapters.config import load_settings
 from disco.entrypoints.settings_file import change_settings
 from disco.records.errors import InputError, PlanError, StateError
 

@@ -59,8 +59,8 @@ def add(
     Times are those of the clock in the shop, also when clocks change. In a plan, {date} stands for the day of the run
     and {date+7} for a week later: `campaign: weekly-{date}`. What was missed while no worker ran is done once.
     """
+    from disco.adapters.files import read_yaml
     from disco.entrypoints.bodies import BODIES, check_scheduled
-    from disco.entrypoints.files import read_yaml
     from disco.entrypoints.python import Shop
     from disco.operations.schedules import add_schedule
     from disco.records.jobs import JobKind
@@ -115,7 +115,7 @@ def remove(
 
 
 def _asked(kind: str, what: str) -> dict[str, Any]:
-    from disco.entrypoints.files import read_yaml
+    from disco.adapters.files import read_yaml
     from disco.entrypoints.python import is_plan_file
 
     if kind == "learn":

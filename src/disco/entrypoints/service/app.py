@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import disco
-from disco.entrypoints.config import FILE, ShopSettings
+from disco.adapters.config import FILE, ShopSettings
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service import checkout
 from disco.entrypoints.service.late_queue import LateQueue, warm

@@ -5,8 +5,8 @@ import threading
 from anyio import CapacityLimiter
 from fastapi import Request, Response
 
+from disco.adapters.config import OidcSettings
 from disco.adapters.openid import OpenIdProvider
-from disco.entrypoints.config import OidcSettings
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.security import is_secure
 from disco.operations.openid import LONGEST_ATTEMPT, Attempt

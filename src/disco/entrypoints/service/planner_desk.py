@@ -17,8 +17,8 @@ from typing import TypeVar
 from anyio import CapacityLimiter
 
 from disco.adapters.conditions import Turn
+from disco.adapters.sentences import in_words
 from disco.entrypoints.python import Shop
-from disco.entrypoints.sentences import in_words
 from disco.entrypoints.service.logs import log, places_of
 from disco.operations.audience import check_audience
 from disco.operations.what_if import (

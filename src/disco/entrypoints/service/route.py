@@ -11,8 +11,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from disco.adapters.sentences import in_words
 from disco.entrypoints.python import Shop
-from disco.entrypoints.sentences import in_words
 from disco.entrypoints.service.discretion import as_seen
 from disco.entrypoints.service.limits import BoundedBody
 from disco.entrypoints.service.logs import log, places_of

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
-from disco.entrypoints.config import FILE
+from disco.adapters.config import FILE
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service import logs
 from disco.entrypoints.service.app import Service, create_app

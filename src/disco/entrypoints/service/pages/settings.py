@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
+from disco.adapters.config import ShopSettings
 from disco.entrypoints.bodies import BODIES, check_scheduled
-from disco.entrypoints.config import ShopSettings
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages.forms import EMPTY, Form, FormOf, Typed, sentence
 from disco.entrypoints.service.pages.jobs import WORDS

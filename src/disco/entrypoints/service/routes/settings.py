@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
 
-from disco.entrypoints.config import ShopSettings
+from disco.adapters.config import ShopSettings
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply
 from disco.entrypoints.settings_file import CHANGEABLE, change_settings_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from disco.entrypoints.files import read_yaml
+from disco.adapters.files import read_yaml
 from disco.entrypoints.new_shop import TEMPLATES
 from disco.records.errors import FileFormatError, PlanError
 from disco.records.plan import read_plan

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from disco.adapters.engines import read_engine
+from disco.adapters.files import read_yaml
 from disco.adapters.openid import is_safe_url
-from disco.entrypoints.files import read_yaml
 from disco.operations.openid import Admission
 from disco.records.chunks import read_threads
 from disco.records.currency import read_currency
