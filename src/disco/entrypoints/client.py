@@ -17,11 +17,11 @@ from uuid import uuid4
 import httpx
 
 from disco.adapters.files import read_yaml
-from disco.entrypoints.service.problems import error_named, error_of
 from disco.records.errors import InputError, ServiceError, UnavailableError
 from disco.records.files import written_whole
 from disco.records.jobs import Draft, Job, JobPage, JobState
 from disco.records.result import Result
+from disco.web.problems import error_named, error_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from disco.records.errors import InputError, NotFoundError, StateError, TableErr
 from disco.records.result import Result
 from disco.records.tables import SCHEMAS, TableSchema
 from disco.records.validation.checker import file_names
+from disco.web.discretion import WITHHELD, discreet
 
 if TYPE_CHECKING:
     from disco.adapters.config import ShopSettings
@@ -49,6 +50,11 @@ class TableState(Result):
     """The declared columns, then further ones."""
     warnings: tuple[str, ...] = ()
     """What to know, in sentences."""
+
+
+@discreet.register
+def _(table: TableState) -> TableState:
+    return replace(table, warnings=tuple(WITHHELD for _ in table.warnings))
 
 
 def table_state(shop: "Shop", name: str, *, warnings: tuple[str, ...] = (), rows: int | None = None) -> TableState:
@@ -150,8 +156,6 @@ def _refuse_problems(shop: "Shop", name: str, changes: Mapping[str, Any]) -> Non
 
 
 def _with(shop: "Shop", settings: "ShopSettings") -> "Shop":
-    from dataclasses import replace
-
     return replace(shop, settings=settings)
 
 

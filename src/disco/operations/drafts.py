@@ -1,4 +1,4 @@
-"""Drafts of plans with revisions, and replies that are kept so that a repeated request is answered alike.
+"""Drafts of plans, with revisions.
 
 A plan is immutable, so what is written little by little is a draft. Whoever changes one says which revision they saw:
 where somebody else was faster, nothing is overwritten.
@@ -6,31 +6,22 @@ where somebody else was faster, nothing is overwritten.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from hashlib import sha256
 from json import dumps
 from typing import Any
 
 from disco.records.errors import (
     InputError,
     NotFoundError,
-    ReplyConflictError,
-    ReplyInProgressError,
     RevisionError,
     RevisionMissingError,
 )
-from disco.records.jobs import Draft, Reply
+from disco.records.jobs import Draft
 from disco.records.ports import Clock
 from disco.records.result import Result
 from disco.store import DRAFTS, Store, Transaction
 
 MOST_DRAFT_BYTES = 1_000_000
 _MOST_NAME_CHARACTERS = 100
-_MOST_KEY_CHARACTERS = 255
-REPLIES_KEPT = timedelta(hours=24)
-ANSWERED_WITHIN = timedelta(seconds=60)
-"""A request without an answer after this time may be repeated: its server was probably lost. Where it was not, nothing
-is done twice either, because launches, ingests, late decisions and jobs are idempotent by themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -122,65 +113,3 @@ def _check_revision(draft: Draft | None, name: str, if_match: int | None) -> Non
             f"Draft {name} was changed meanwhile: it is at revision {draft.revision}, and revision {if_match} was seen",
             fix="Read it again, and repeat the change on what it says now.",
         )
-
-
-# ---- replies ----
-
-
-def request_hash(*parts: str | bytes) -> str:
-    """Names a request: its method, its path and its body."""
-    found = sha256()
-    for part in parts:
-        content = part.encode() if isinstance(part, str) else part
-        found.update(len(content).to_bytes(8, "little") + content)
-    return found.hexdigest()
-
-
-def begin_reply(store: Store, key: str, body_hash: str, *, clock: Clock) -> Reply:
-    """Before a request with a key is done: its kept reply (with a status), or a reservation to be finished or dropped.
-
-    ReplyConflictError: the key was used for another request. ReplyInProgressError: the same request is being done.
-    """
-    if not (0 < len(key) <= _MOST_KEY_CHARACTERS and key.isascii() and key.isprintable()):
-        expected = f"1 to {_MOST_KEY_CHARACTERS} printable ASCII characters"
-        raise InputError("Idempotency-Key", found=f"{len(key):,} characters", expected=expected)
-    now, actor = clock.now(), _name(store)
-    reserved = Reply(body_hash=body_hash, begun_at=now)
-    with store.bookkeeping() as transaction:
-        there = transaction.replies.find(actor, key)
-        outdated = there is not None and (
-            there.begun_at < now - REPLIES_KEPT or (there.status is None and there.begun_at < now - ANSWERED_WITHIN)
-        )
-        if there is not None and not outdated:
-            if there.body_hash != body_hash:
-                raise ReplyConflictError(
-                    "This Idempotency-Key was used for another request", fix="Use a new key for a new request."
-                )
-            if there.status is None:
-                raise ReplyInProgressError(
-                    "A request with this Idempotency-Key is in progress", fix="Repeat it in a few seconds."
-                )
-            return there
-        if transaction.replies.begin(actor, key, reserved, instead_of=there):
-            transaction.replies.remove(before=now - REPLIES_KEPT)
-            return reserved
-    raise ReplyInProgressError("A request with this Idempotency-Key is in progress", fix="Repeat it in a few seconds.")
-
-
-def finish_reply(
-    store: Store, key: str, reserved: Reply, *, status: int, headers: Mapping[str, str], body: bytes
-) -> None:
-    """Keep the answer to a request for repetitions of it."""
-    with store.bookkeeping() as transaction:
-        transaction.replies.finish(_name(store), key, replace(reserved, status=status, headers=headers, body=body))
-
-
-def drop_reply(store: Store, key: str, reserved: Reply) -> None:
-    """The request came to nothing, and may be repeated with its key."""
-    with store.bookkeeping() as transaction:
-        transaction.replies.drop(_name(store), key, reserved)
-
-
-def _name(store: Store) -> str:
-    """Who asks: a person and a key of the same name have keys of their own."""
-    return f"{store.actor.kind}:{store.actor.name}"

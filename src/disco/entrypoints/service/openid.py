@@ -8,10 +8,10 @@ from fastapi import Request, Response
 from disco.adapters.config import OidcSettings
 from disco.adapters.openid import OpenIdProvider
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.security import is_secure
 from disco.operations.openid import LONGEST_ATTEMPT, Attempt
 from disco.operations.sign_in import NewSession, sign_in_external
 from disco.records.errors import AuthenticationError, NotFoundError, RoleError
+from disco.web.security import is_secure
 
 CALLBACK = "/sign-in/oidc/callback"
 _MOST_COOKIE_CHARACTERS = 100

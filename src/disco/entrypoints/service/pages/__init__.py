@@ -8,7 +8,6 @@ from disco.entrypoints.service.pages import (
     decisions,
     demand,
     frontier,
-    header,
     jobs,
     launch,
     learning,
@@ -17,14 +16,13 @@ from disco.entrypoints.service.pages import (
     plans,
     results,
     settings,
-    shell,
     sign_in,
 )
+from disco.web import shell
 
 _TOPICS = (
     shell,
     sign_in,
-    header,
     campaigns,
     campaign,
     audit,

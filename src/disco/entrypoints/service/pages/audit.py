@@ -8,14 +8,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.pages.shell import Page, PageRoute, respond
-from disco.entrypoints.service.route import ShopOf
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.journal import AuditEntry, AuditVerdict, list_journal
 from disco.records.locale import Locale
 from disco.records.people import ActorKind
 from disco.records.wording import local_text
 from disco.reports.formats import Count
 from disco.reports.table import Cell, Column, Table
+from disco.web.shell import Page, PageRoute, respond
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _ON_A_PAGE = 50

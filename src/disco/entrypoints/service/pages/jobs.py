@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from disco.entrypoints.service.discretion import as_seen
-from disco.entrypoints.service.pages.header import campaign_address
-from disco.entrypoints.service.pages.shell import Link, Page, PageRoute, go_to, respond
-from disco.entrypoints.service.route import ShopOf
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.jobs import cancel, get_job, list_jobs
 from disco.records.jobs import Job, JobKind, JobState
 from disco.records.locale import Locale
 from disco.records.wording import counted, local_text
 from disco.reports.formats import Count
 from disco.reports.table import Cell, Column, Table
+from disco.web.discretion import as_seen
+from disco.web.header import campaign_address
+from disco.web.shell import Link, Page, PageRoute, go_to, respond
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 JobId = Annotated[str, Path(max_length=100)]

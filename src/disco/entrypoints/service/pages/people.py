@@ -8,10 +8,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.pages.forms import EMPTY, FormOf, Typed, sentence
-from disco.entrypoints.service.pages.shell import Page, PageRoute, respond
-from disco.entrypoints.service.route import SECRET, ShopOf
-from disco.entrypoints.service.security import own_origin
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.people import ApiKey, create_key, list_keys, revoke_key
 from disco.operations.sign_in import (
     LEAST_PASSWORD_CHARACTERS,
@@ -27,6 +24,10 @@ from disco.records.locale import Locale
 from disco.records.people import Role
 from disco.records.wording import counted, local_text
 from disco.reports.table import Table
+from disco.web.reading import EMPTY, FormOf, Typed, sentence
+from disco.web.route import SECRET
+from disco.web.security import own_origin
+from disco.web.shell import Page, PageRoute, respond
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 ROLES = (

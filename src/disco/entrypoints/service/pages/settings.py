@@ -11,11 +11,8 @@ from fastapi import APIRouter, Path, Request, Response
 from disco.adapters.config import ShopSettings
 from disco.entrypoints.bodies import BODIES, check_scheduled
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.pages.forms import EMPTY, Form, FormOf, Typed, sentence
 from disco.entrypoints.service.pages.jobs import WORDS
-from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respond
-from disco.entrypoints.service.reading import read_json
-from disco.entrypoints.service.route import SECRET, ShopOf
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.entrypoints.settings_file import change_settings_of
 from disco.operations.approvals import approval_setting, read_approval, set_approval
 from disco.operations.schedules import add_schedule, list_schedules, pause_schedule, remove_schedule
@@ -26,6 +23,9 @@ from disco.records.locale import Locale
 from disco.records.people import ApprovalRule, Role
 from disco.records.wording import counted, local_text
 from disco.reports.table import Cell, Table
+from disco.web.reading import EMPTY, Form, FormOf, Typed, read_json, sentence
+from disco.web.route import SECRET
+from disco.web.shell import Page, PageRoute, go_to, respond
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 ItemId = Annotated[str, Path(max_length=100)]

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import HTMLResponse
 
-from disco.entrypoints.service.pages.shell import Page, PageRoute, respond
+from disco.web.shell import Page, PageRoute, respond
 
 router = APIRouter(route_class=PageRoute, tags=["service"])
 FIRST_PAGE = "/campaigns"

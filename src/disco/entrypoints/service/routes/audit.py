@@ -4,9 +4,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from disco.entrypoints.service.paging import ItemPage, page_form
-from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.journal import AuditEntry, AuditVerdict, list_journal
+from disco.web.replies import ItemPage, json_reply, page_form, reply
+from disco.web.route import DiscoRoute
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["people"])
 _LARGEST = 2**62

@@ -6,12 +6,12 @@ from typing import Annotated
 from anyio import to_thread
 from fastapi import APIRouter, Path, Request, Response
 
-from disco.entrypoints.service.pages.shell import PageRoute, go_to
 from disco.entrypoints.service.routes.people import set_cookies
-from disco.entrypoints.service.security import refuse_cross_site
 from disco.operations.sign_in import DEMO_ISSUER, NewSession, sign_in_external
 from disco.records.errors import NotFoundError
 from disco.records.people import Role
+from disco.web.security import refuse_cross_site
+from disco.web.shell import PageRoute, go_to
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _NAME = "Demo operator"  # the demo's last campaign is theirs

@@ -5,11 +5,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Path, Response
 
-from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form, page_of
-from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.drafts import DeletedDraft, delete_draft, get_draft, list_drafts, put_draft
 from disco.records.errors import InputError
 from disco.records.jobs import Draft
+from disco.web.replies import Cursor, ItemPage, Limit, json_reply, page_form, page_of, reply
+from disco.web.route import DiscoRoute
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["plans"])
 DraftName = Annotated[str, Path(max_length=100, description="The name of the draft.")]

@@ -28,15 +28,16 @@ from disco.entrypoints.bodies import (
     read_body,
 )
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.discretion import as_seen
-from disco.entrypoints.service.paging import Cursor
-from disco.entrypoints.service.replies import HEADER
-from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
-from disco.entrypoints.service.security import refuse_below
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.jobs import MOST_LISTED, cancel, get_job, list_jobs, once_for, submit
 from disco.records.errors import UnavailableError
 from disco.records.jobs import Job, JobKind, JobPage, JobState
 from disco.records.people import Role
+from disco.web.discretion import as_seen
+from disco.web.once import HEADER
+from disco.web.replies import Cursor, json_reply, reply
+from disco.web.route import DiscoRoute
+from disco.web.security import refuse_below
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["jobs"])
 JobId = Annotated[str, Path(max_length=100, description="The id of a job.")]

@@ -6,10 +6,11 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form, page_of
-from disco.entrypoints.service.route import SECRET, DiscoRoute, ShopOf, json_reply, reply
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.people import ApiKey, NewKey, RevokedKey, create_key, list_keys, revoke_key
 from disco.records.people import Role
+from disco.web.replies import Cursor, ItemPage, Limit, json_reply, page_form, page_of, reply
+from disco.web.route import SECRET, DiscoRoute
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["people"])
 

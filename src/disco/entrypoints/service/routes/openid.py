@@ -7,12 +7,12 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import RedirectResponse
 
 from disco.entrypoints.service.openid import CALLBACK, attempt_of, set_attempt
-from disco.entrypoints.service.route import DiscoRoute, problem_reply
 from disco.entrypoints.service.routes.people import set_cookies
-from disco.entrypoints.service.security import own_origin, slowed
 from disco.operations.openid import Attempt
 from disco.operations.sign_in import NewSession
 from disco.records.errors import AuthenticationError, DiscoError, RoleError, ServiceError
+from disco.web.route import DiscoRoute, problem_reply
+from disco.web.security import own_origin, slowed
 
 router = APIRouter(route_class=DiscoRoute, tags=["people"])
 _THEN = "/campaigns"  # always: a page that the request could name would lead people anywhere

@@ -7,17 +7,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from disco.entrypoints.service.paging import ItemPage, page_form
-from disco.entrypoints.service.route import SECRET, DiscoRoute, ShopOf, json_reply, reply
-from disco.entrypoints.service.security import (
-    CSRF_COOKIE,
-    csrf_token,
-    is_secure,
-    own_origin,
-    refuse_cross_site,
-    session_cookie,
-    slowed,
-)
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.sign_in import (
     NewSession,
     Person,
@@ -32,6 +22,17 @@ from disco.operations.sign_in import (
 )
 from disco.records.errors import AuthenticationError
 from disco.records.people import ActorKind, Role
+from disco.web.replies import ItemPage, json_reply, page_form, reply
+from disco.web.route import SECRET, DiscoRoute
+from disco.web.security import (
+    CSRF_COOKIE,
+    csrf_token,
+    is_secure,
+    own_origin,
+    refuse_cross_site,
+    session_cookie,
+    slowed,
+)
 
 router = APIRouter(route_class=DiscoRoute, tags=["people"])
 _API = "/api/v1"

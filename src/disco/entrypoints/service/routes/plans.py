@@ -4,14 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from disco.entrypoints.service.discretion import as_seen
-from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, cursor_of, page_form, place_of
-from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
-from disco.entrypoints.service.security import refuse_below
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.approvals import Approved, PlanApproval, approve_plan, plan_approval
 from disco.operations.review import PlanCopy, PlanDifference, PlanEntry, PlanReview
 from disco.records.errors import InputError
 from disco.records.people import Role
+from disco.web.discretion import as_seen
+from disco.web.replies import Cursor, ItemPage, Limit, cursor_of, json_reply, page_form, place_of, reply
+from disco.web.route import DiscoRoute
+from disco.web.security import refuse_below
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["plans"])
 PlanId = Annotated[str, Path(max_length=200, description="The id of a plan, or its beginning.")]

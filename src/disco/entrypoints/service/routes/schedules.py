@@ -6,12 +6,13 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from disco.entrypoints.bodies import BODIES, check_scheduled
-from disco.entrypoints.service.discretion import as_seen
-from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form, page_of
-from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.schedules import RemovedSchedule, add_schedule, list_schedules, remove_schedule
 from disco.records.errors import InputError
 from disco.records.jobs import JobKind, JobSchedule
+from disco.web.discretion import as_seen
+from disco.web.replies import Cursor, ItemPage, Limit, json_reply, page_form, page_of, reply
+from disco.web.route import DiscoRoute
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["jobs"])
 

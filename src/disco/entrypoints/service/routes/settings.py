@@ -6,9 +6,11 @@ from fastapi import APIRouter, Body, Response
 
 from disco.adapters.config import ShopSettings
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.entrypoints.settings_file import CHANGEABLE, change_settings_of
 from disco.operations.approvals import approval_setting, read_approval, set_approval
+from disco.web.replies import json_reply
+from disco.web.route import DiscoRoute
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["service"])
 

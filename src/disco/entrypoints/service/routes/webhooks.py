@@ -5,10 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form, page_of
-from disco.entrypoints.service.route import SECRET, DiscoRoute, ShopOf, json_reply, reply
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.webhooks import NewWebhook, RemovedWebhook, add_webhook, list_webhooks, remove_webhook
 from disco.records.jobs import Event, Webhook
+from disco.web.replies import Cursor, ItemPage, Limit, json_reply, page_form, page_of, reply
+from disco.web.route import SECRET, DiscoRoute
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["jobs"])
 

@@ -27,20 +27,20 @@ from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter, Path, Request, Response
 
-from disco.entrypoints.python import Shop
-from disco.entrypoints.service.problems import status_of
-from disco.entrypoints.service.route import DiscoRoute, said_of
-from disco.entrypoints.service.security import POLICY, csrf_token, session_cookie
+from disco.adapters.shop import ShopFolder
 from disco.records import wording
 from disco.records.errors import AuthenticationError, InputError, NotFoundError, ServiceError
 from disco.records.people import Caller, Role
 from disco.reports.page import environment
 from disco.reports.table import Table
+from disco.web.problems import status_of
+from disco.web.route import DiscoRoute, said_of
+from disco.web.security import POLICY, csrf_token, session_cookie
 
 if TYPE_CHECKING:
     import jinja2
 
-    from disco.entrypoints.service.app import Service
+    from disco.web.service import Service
 
 router = APIRouter(route_class=DiscoRoute, include_in_schema=False)
 _HTML = "text/html; charset=utf-8"
@@ -50,14 +50,13 @@ _PARTS_OF_STYLE = (
     (__package__, "static/planning.css"),
     (__package__, "static/results.css"),
 )
-_SERVICE = __package__.rpartition(".")[0]
 _FILES = {
     "console.css": (_PARTS_OF_STYLE, "text/css; charset=utf-8"),
     "console.js": (((__package__, "static/console.js"),), "text/javascript; charset=utf-8"),
     "planner.js": (((__package__, "static/planner.js"),), "text/javascript; charset=utf-8"),
     "charts.js": ((("disco.reports", "templates/charts.js"),), "text/javascript; charset=utf-8"),
     "echarts.js": ((("disco.reports", "vendor/echarts.common.min.js"),), "text/javascript; charset=utf-8"),
-    "htmx.js": (((_SERVICE, "vendor/htmx.min.js"),), "text/javascript; charset=utf-8"),
+    "htmx.js": (((__package__, "vendor/htmx.min.js"),), "text/javascript; charset=utf-8"),
 }
 
 
@@ -148,7 +147,7 @@ class Shell:
 
 def shell_of(request: Request) -> Shell | None:
     """Of a request that was admitted; None: nobody is known, as where people sign in."""
-    service: Service = request.app.state.service
+    service: Service[ShopFolder] = request.app.state.service
     caller: Caller | None = getattr(request.state, "caller", None)
     if caller is None:
         return None
@@ -164,7 +163,7 @@ def shell_of(request: Request) -> Shell | None:
     )
 
 
-def _banner(shop: Shop) -> str:
+def _banner(shop: ShopFolder) -> str:
     if shop.settings.simulated_days_behind is None:
         return ""
     return f"Simulated shop. It is {wording.date(shop.clock.today())} here, and its codes are worth nothing."
@@ -178,7 +177,7 @@ def respond(request: Request, page: Page, *, status: int = 200, part: str | None
     wanted = request.query_params.get("table")
     if wanted is not None:
         return _file(page, wanted, request.query_params.get("format", "csv"))
-    template = _environment().get_template(page.template)
+    template = _environment(type(page).__module__.rpartition(".")[0]).get_template(page.template)
     shown = {"page": page, "shell": shell_of(request), "path": request.url.path}
     text = template.render(shown) if part is None else _block(template, part, shown)
     return _html(text, status, _saying(said))
@@ -247,8 +246,9 @@ def _content(name: str) -> tuple[bytes, str]:
 
 
 @cache
-def _environment() -> "jinja2.Environment":
-    made = environment(__package__)
+def _environment(package: str) -> "jinja2.Environment":
+    """The templates beside the pages of a package, and those that all pages share."""
+    made = environment(package, __package__)
     made.globals.update(asset=asset, new_key=lambda: token_urlsafe(18))
     for name in ("items", "parts"):  # as globals, because a block that is rendered alone knows no imports
         made.globals[name] = made.get_template(f"{name}.html").module
@@ -296,7 +296,7 @@ def refusal(request: Request, error: Exception) -> Response:
         request_id=request.scope.get("disco.request_id", ""),
     )
     shown = {"page": page, "shell": shell_of(request), "path": request.url.path}
-    template = _environment().get_template(page.template)
+    template = _environment(__package__).get_template(page.template)
     if is_part:
         to_note = {"hx-retarget": "#note", "hx-reswap": "innerHTML"}
         return _html(_block(template, "note", shown), status_of(said), headers | to_note)

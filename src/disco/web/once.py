@@ -9,27 +9,42 @@ read only with the caller's own key or session, of which the database has nothin
 import asyncio
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 from cryptography.fernet import Fernet, InvalidToken
 from fastapi import Request, Response
 
-from disco.entrypoints.service.limits import busy
-from disco.entrypoints.service.security import session_cookie
-from disco.operations.drafts import ANSWERED_WITHIN, begin_reply, drop_reply, finish_reply, request_hash
-from disco.records.errors import ConflictError, ReplyConflictError, UnavailableError
+from disco.records.errors import (
+    ConflictError,
+    InputError,
+    ReplyConflictError,
+    ReplyInProgressError,
+    UnavailableError,
+)
+from disco.records.jobs import Reply
+from disco.web.limits import busy
+from disco.web.security import session_cookie
 
 if TYPE_CHECKING:
-    from disco.entrypoints.service.app import Service
+    from disco.records.ports import Clock
+    from disco.store import Store
+    from disco.web.service import Service
 
 HEADER = "idempotency-key"
 _MOST_KEPT_BYTES = 4_000_000  # of a reply; what is larger is made again
 _KEPT_HEADERS = ("content-type", "location", "etag", "hx-redirect", "hx-trigger", "content-security-policy")
 _PASSING = (UnavailableError, ConflictError)
 _AGAIN_S = 0.5  # between two tries to write what is kept, while the database is away
+_MOST_KEY_CHARACTERS = 255
+REPLIES_KEPT = timedelta(hours=24)
+ANSWERED_WITHIN = timedelta(seconds=60)
+"""A request without an answer after this time may be repeated: its server was probably lost. Where it was not, nothing
+is done twice either, because launches, ingests, late decisions and jobs are idempotent by themselves."""
 _later: set[asyncio.Task[None]] = set()  # the loop itself holds tasks weakly
 
 
@@ -40,7 +55,7 @@ async def answered_once(
     key = request.headers.get(HEADER)
     if key is None:
         return await answer()
-    service: Service = request.app.state.service
+    service: Service[Any] = request.app.state.service
     shop = service.shop().by(request.state.caller.actor)
     store, clock = shop.held_store, shop.clock
     assert store is not None  # the service's shop is held open
@@ -74,7 +89,7 @@ async def answered_once(
             await _written(lambda: drop_reply(store, key, reserved), service)
 
 
-async def _written(write: Callable[[], None], service: "Service") -> None:
+async def _written(write: Callable[[], None], service: "Service[Any]") -> None:
     """Write now, or later where the database is away: the request is done or refused, whatever becomes of this."""
     try:
         await to_thread.run_sync(write, limiter=service.quick)
@@ -84,7 +99,7 @@ async def _written(write: Callable[[], None], service: "Service") -> None:
         task.add_done_callback(_later.discard)
 
 
-async def _written_later(write: Callable[[], None], service: "Service") -> None:
+async def _written_later(write: Callable[[], None], service: "Service[Any]") -> None:
     """Try until the reservation is outdated anyway, or the server ends."""
     end = time.monotonic() + ANSWERED_WITHIN.total_seconds()
     while time.monotonic() < end and not service.stopping.is_set():
@@ -110,3 +125,65 @@ def _unlocked(content: bytes, request: Request) -> bytes:
         raise ReplyConflictError(
             "This Idempotency-Key was used with another key or session", fix="Use a new key for a new request."
         ) from None
+
+
+# ---- what is kept ----
+
+
+def request_hash(*parts: str | bytes) -> str:
+    """Names a request: its method, its path and its body."""
+    found = sha256()
+    for part in parts:
+        content = part.encode() if isinstance(part, str) else part
+        found.update(len(content).to_bytes(8, "little") + content)
+    return found.hexdigest()
+
+
+def begin_reply(store: "Store", key: str, body_hash: str, *, clock: "Clock") -> Reply:
+    """Before a request with a key is done: its kept reply (with a status), or a reservation to be finished or dropped.
+
+    ReplyConflictError: the key was used for another request. ReplyInProgressError: the same request is being done.
+    """
+    if not (0 < len(key) <= _MOST_KEY_CHARACTERS and key.isascii() and key.isprintable()):
+        expected = f"1 to {_MOST_KEY_CHARACTERS} printable ASCII characters"
+        raise InputError("Idempotency-Key", found=f"{len(key):,} characters", expected=expected)
+    now, actor = clock.now(), _name(store)
+    reserved = Reply(body_hash=body_hash, begun_at=now)
+    with store.bookkeeping() as transaction:
+        there = transaction.replies.find(actor, key)
+        outdated = there is not None and (
+            there.begun_at < now - REPLIES_KEPT or (there.status is None and there.begun_at < now - ANSWERED_WITHIN)
+        )
+        if there is not None and not outdated:
+            if there.body_hash != body_hash:
+                raise ReplyConflictError(
+                    "This Idempotency-Key was used for another request", fix="Use a new key for a new request."
+                )
+            if there.status is None:
+                raise ReplyInProgressError(
+                    "A request with this Idempotency-Key is in progress", fix="Repeat it in a few seconds."
+                )
+            return there
+        if transaction.replies.begin(actor, key, reserved, instead_of=there):
+            transaction.replies.remove(before=now - REPLIES_KEPT)
+            return reserved
+    raise ReplyInProgressError("A request with this Idempotency-Key is in progress", fix="Repeat it in a few seconds.")
+
+
+def finish_reply(
+    store: "Store", key: str, reserved: Reply, *, status: int, headers: Mapping[str, str], body: bytes
+) -> None:
+    """Keep the answer to a request for repetitions of it."""
+    with store.bookkeeping() as transaction:
+        transaction.replies.finish(_name(store), key, replace(reserved, status=status, headers=headers, body=body))
+
+
+def drop_reply(store: "Store", key: str, reserved: Reply) -> None:
+    """The request came to nothing, and may be repeated with its key."""
+    with store.bookkeeping() as transaction:
+        transaction.replies.drop(_name(store), key, reserved)
+
+
+def _name(store: "Store") -> str:
+    """Who asks: a person and a key of the same name have keys of their own."""
+    return f"{store.actor.kind}:{store.actor.name}"

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 
-from disco.entrypoints.shop_tables import TableState
 from disco.operations.overview import CampaignEntry, CampaignOverview
 from disco.operations.review import LaunchChecks, PlanDifference
 from disco.records.errors import DiscoError, FileFormatError, PlanError, TableError
@@ -37,41 +36,42 @@ def sees_customers(request: Request) -> bool:
 
 def as_seen(request: Request, value: Value) -> Value:
     """The value as whoever asks may see it."""
-    return value if sees_customers(request) else _discreet(value)
+    return value if sees_customers(request) else discreet(value)
 
 
 @singledispatch
-def _discreet(value: Any) -> Any:
+def discreet(value: Any) -> Any:
+    """What somebody below the role planner sees of a value. Each kind of value is registered; others are refused."""
     raise TypeError(f"no discreet form of {type(value).__name__}")
 
 
-@_discreet.register
+@discreet.register
 def _(job: Job) -> Job:
     result = None if job.result is None else _figures(job.result)
-    return replace(job, body={}, result=result, problem=None if job.problem is None else _discreet(job.problem))
+    return replace(job, body={}, result=result, problem=None if job.problem is None else discreet(job.problem))
 
 
-@_discreet.register
+@discreet.register
 def _(problem: JobProblem) -> JobProblem:
     return JobProblem(error=problem.error, message=_REASON, problems=_figures(problem.problems))
 
 
-@_discreet.register
+@discreet.register
 def _(page: JobPage) -> JobPage:
-    return replace(page, items=tuple(map(_discreet, page.items)))
+    return replace(page, items=tuple(map(discreet, page.items)))
 
 
-@_discreet.register
+@discreet.register
 def _(schedule: JobSchedule) -> JobSchedule:
     return replace(schedule, body={})
 
 
-@_discreet.register
+@discreet.register
 def _(entry: CampaignEntry) -> CampaignEntry:
     return replace(entry, batches=tuple(replace(batch, source=WITHHELD) for batch in entry.batches))
 
 
-@_discreet.register
+@discreet.register
 def _(difference: PlanDifference) -> PlanDifference:
     settings = tuple(
         replace(one, before=one.before and WITHHELD, after=one.after and WITHHELD)
@@ -82,28 +82,23 @@ def _(difference: PlanDifference) -> PlanDifference:
     return replace(difference, settings=settings)
 
 
-@_discreet.register
+@discreet.register
 def _(difference: LimitsDifference) -> LimitsDifference:
     return replace(difference, settings=None)
 
 
-@_discreet.register
+@discreet.register
 def _(found: LaunchChecks) -> LaunchChecks:
     checks = (replace(one, sentence=_unquoted(one.sentence)) for one in found.checks)
     return replace(found, checks=tuple(checks))
 
 
-@_discreet.register
+@discreet.register
 def _(found: CampaignOverview) -> CampaignOverview:
-    return replace(found, entry=_discreet(found.entry), warnings=tuple(map(_unquoted, found.warnings)))
+    return replace(found, entry=discreet(found.entry), warnings=tuple(map(_unquoted, found.warnings)))
 
 
-@_discreet.register
-def _(table: TableState) -> TableState:
-    return replace(table, warnings=tuple(WITHHELD for _ in table.warnings))
-
-
-@_discreet.register
+@discreet.register
 def _(error: DiscoError) -> DiscoError:
     """Problems of tables and files quote their cells; other errors are about the request."""
     if not isinstance(error, TableError | PlanError | FileFormatError):

@@ -13,19 +13,19 @@ from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from math import inf
 from secrets import token_hex
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from disco.entrypoints.service.limits import Places, address_of, too_many_connections, too_slow
-from disco.entrypoints.service.problems import MEDIA_TYPE, problem_of
-from disco.entrypoints.service.security import HEADERS
 from disco.records.errors import ServiceError
+from disco.web.limits import Places, address_of, too_many_connections, too_slow
+from disco.web.problems import MEDIA_TYPE, problem_of
+from disco.web.security import HEADERS
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 
-    from disco.entrypoints.service.app import Service
+    from disco.web.service import Service
 
 MOST_HEADER_BYTES = 64 << 10
 HEADER_S = 20.0
@@ -50,7 +50,7 @@ class _Phase(IntEnum):
 class Gate:
     """The connections of one server."""
 
-    def __init__(self, service: "Service") -> None:
+    def __init__(self, service: "Service[Any]") -> None:
         self._service = service
         self._open: dict[BoundedProtocol, str] = {}  # with the address of each
         self._places = Places()
@@ -228,7 +228,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return b"".join([STATUS_LINE[error.status], *given, *lines, b"\r\n", content])
 
 
-def protocol_of(service: "Service") -> type[BoundedProtocol]:
+def protocol_of(service: "Service[Any]") -> type[BoundedProtocol]:
     """The protocol of a server: uvicorn makes one object per connection, and this is what they share."""
     return type("ServedProtocol", (BoundedProtocol,), {"gate": Gate(service)})
 

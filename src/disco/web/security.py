@@ -8,11 +8,11 @@ must not come from another origin.
 import hmac
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cache
 from hashlib import sha256
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import anyio
@@ -20,18 +20,22 @@ from anyio import to_thread
 from fastapi import Request
 from starlette.types import Scope
 
-from disco.entrypoints.service.limits import address_of, too_many
-from disco.operations.people import caller_of_key
-from disco.operations.sign_in import caller_of_session
 from disco.records.errors import AuthenticationError, DiscoError, RoleError, ServiceError
 from disco.records.people import Caller, Role
+from disco.web.limits import address_of, too_many
 
 if TYPE_CHECKING:
-    from disco.entrypoints.service.app import Service
+    from disco.records.ports import Clock
+    from disco.store import Store
+    from disco.web.service import Service
+
+    AnyService = Service[Any]
 
 Needed = Role | Literal["public"]
 PUBLIC: Literal["public"] = "public"
 """Neither key nor session: the service's own health, its documentation, and signing in."""
+Recognise: TypeAlias = "Callable[[Store, str, Clock], Caller]"
+"""Who calls with a key, or with the token of a session; AuthenticationError where that is nobody."""
 _V, _P, _A, _ADMIN = Role.VIEWER, Role.PLANNER, Role.APPROVER, Role.ADMIN
 _API = "/api/v1"
 
@@ -218,7 +222,7 @@ POLICY = (
 """Of every page: nothing is loaded from elsewhere, and neither a script nor a style stands in the page itself."""
 
 
-async def admitted(request: Request, service: "Service", *, needed: Needed) -> Caller | None:
+async def admitted(request: Request, service: "AnyService", *, needed: Needed) -> Caller | None:
     """Who calls, where they may; None for a public route. Otherwise 401, 403 or 429."""
     if needed == PUBLIC:
         return None
@@ -236,7 +240,7 @@ async def admitted(request: Request, service: "Service", *, needed: Needed) -> C
     return caller
 
 
-async def slowed(refused: DiscoError, request: Request, service: "Service") -> DiscoError:
+async def slowed(refused: DiscoError, request: Request, service: "AnyService") -> DiscoError:
     """What a wrong password is answered: as refused, or 429 after a pause where too many came from this address lately.
 
     Others share the address, so nobody is refused before their password was looked at. Each name has a growing pause
@@ -252,7 +256,7 @@ def _address(request: Request) -> str:
     return address_of("" if request.client is None else request.client.host)
 
 
-def admit(caller: Caller, service: "Service", scope: Scope, *, needed: Needed) -> None:
+def admit(caller: Caller, service: "AnyService", scope: Scope, *, needed: Needed) -> None:
     """Let a known caller in: 429 for one who asks too often, 403 for one whose role does not allow it, 503 for
     everybody while too many requests are in progress. Until then a request takes no place of theirs."""
     if wait := service.buckets.take(f"{caller.actor.kind}:{caller.actor.name}"):
@@ -302,7 +306,7 @@ def _digest(text: str) -> bytes:
     return sha256(text.encode("utf-8", "surrogateescape")).digest()
 
 
-def _caller(request: Request, service: "Service") -> Caller:
+def _caller(request: Request, service: "AnyService") -> Caller:
     shop = service.shop()
     assert shop.held_store is not None
     given = request.headers.get("authorization")
@@ -310,14 +314,14 @@ def _caller(request: Request, service: "Service") -> Caller:
         scheme, _, key = given.partition(" ")
         if scheme.lower() != "bearer" or not key.isascii() or len(key) > _MOST_KEY_CHARACTERS:
             key = ""
-        return caller_of_key(shop.held_store, key.strip(), shop.clock)
+        return service.by_key(shop.held_store, key.strip(), shop.clock)
     token = request.cookies.get(session_cookie(request, service), "")
     if not token:
         raise AuthenticationError(
             "The request has neither a key nor a session",
             fix="Send `Authorization: Bearer KEY`; `disco keys create` makes a key.",
         )
-    caller = caller_of_session(shop.held_store, token[:_MOST_KEY_CHARACTERS], shop.clock)
+    caller = service.by_session(shop.held_store, token[:_MOST_KEY_CHARACTERS], shop.clock)
     if request.method not in _SAFE:
         refuse_cross_site(request, service)
         if not hmac.compare_digest(csrf_token(token).encode(), request.headers.get(CSRF_HEADER, "").encode()):
@@ -335,7 +339,7 @@ def csrf_token(session_token: str) -> str:
     return hmac.new(session_token.encode(), b"disco csrf", sha256).hexdigest()
 
 
-def refuse_cross_site(request: Request, service: "Service") -> None:
+def refuse_cross_site(request: Request, service: "AnyService") -> None:
     """Refuse a request that a page of another origin has made."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
     if (origin is not None and origin != own_origin(request, service)) or site not in (None, "same-origin", "none"):
@@ -347,7 +351,7 @@ def refuse_cross_site(request: Request, service: "Service") -> None:
         )
 
 
-def own_origin(request: Request, service: "Service") -> str:
+def own_origin(request: Request, service: "AnyService") -> str:
     """Scheme, host and port under which this service is reached."""
     public = service.settings.service.public_url
     if public is not None:
@@ -356,12 +360,12 @@ def own_origin(request: Request, service: "Service") -> str:
     return f"{request.url.scheme}://{request.url.netloc}"
 
 
-def is_secure(request: Request, service: "Service") -> bool:
+def is_secure(request: Request, service: "AnyService") -> bool:
     """Whether the browser reaches us through TLS."""
     return own_origin(request, service).startswith("https://")
 
 
-def session_cookie(request: Request, service: "Service") -> str:
+def session_cookie(request: Request, service: "AnyService") -> str:
     """The name of the session's cookie; browsers accept the prefix only from a secure page of this very host."""
     return "__Host-disco_session" if is_secure(request, service) else "disco_session"
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from disco.entrypoints.service.problems import error_of, problem_of, status_of
-from disco.entrypoints.service.reading import read_json
 from disco.records import errors
 from disco.records.errors import Problem, ServiceError
+from disco.web.problems import error_of, problem_of, status_of
+from disco.web.reading import read_json
 
 
 @pytest.mark.parametrize(

@@ -12,21 +12,21 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from disco.adapters.sentences import in_words
-from disco.entrypoints.python import Shop
-from disco.entrypoints.service.discretion import as_seen
-from disco.entrypoints.service.limits import BoundedBody
-from disco.entrypoints.service.logs import log, places_of
-from disco.entrypoints.service.problems import MEDIA_TYPE, problem_of, status_of
-from disco.entrypoints.service.reading import read_json, refuse_unkeepable_text
-from disco.entrypoints.service.replies import answered_once
-from disco.entrypoints.service.security import PUBLIC, ROUTES, admitted
+from disco.adapters.shop import ShopFolder, WallClock
 from disco.records.errors import DefectError, DiscoError, Problem, ServiceError
 from disco.records.quoting import quoted, shortened
 from disco.records.refusals import expected_of
-from disco.records.result import adapter
+from disco.store import Store
+from disco.web.discretion import as_seen
+from disco.web.limits import BoundedBody
+from disco.web.logs import log, places_of
+from disco.web.once import answered_once
+from disco.web.problems import MEDIA_TYPE, problem_of, status_of
+from disco.web.reading import read_json, refuse_unkeepable_text
+from disco.web.security import PUBLIC, ROUTES, admitted
 
 if TYPE_CHECKING:
-    from disco.entrypoints.service.app import Service
+    from disco.web.service import Service
 
 JSON_TYPES = ("application/json",)
 UPLOAD = "x-disco-upload"
@@ -57,7 +57,7 @@ class DiscoRoute(APIRoute):
         secret = SECRET in (self.openapi_extra or {})
 
         async def handle(request: Request) -> Response:
-            service: Service = request.app.state.service
+            service: Service[Any] = request.app.state.service
             try:
                 _refuse_unreadable(request)
                 request.state.caller = await admitted(request, service, needed=needed)
@@ -166,23 +166,25 @@ def invalid(details: Sequence[Any], *, place: str | None = None) -> ServiceError
     return ServiceError(lines, status=422, kind="request", problems=problems)
 
 
-def reply(result: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A result's JSON form, the same that `--json` prints."""
-    kind: object = type(result)
-    content = adapter(kind).dump_json(result, by_alias=True)
-    return Response(content, status, headers, media_type="application/json")
-
-
-def json_reply(content: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Plain JSON."""
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False)
-    return Response(text.encode(), status, headers, media_type="application/json")
-
-
-async def shop_of(request: Request) -> Shop:
+async def shop_of(request: Request) -> ShopFolder:
     """The shop, whose writes carry the caller's name."""
-    service: Service = request.app.state.service
+    service: Service[ShopFolder] = request.app.state.service
     return service.shop().by(request.state.caller.actor)
 
 
-ShopOf = Annotated[Shop, Depends(shop_of)]
+async def store_of(request: Request) -> Store:
+    """The shop's store, which a service holds open, and whose writes carry the caller's name."""
+    store = (await shop_of(request)).held_store
+    assert store is not None  # for the type checker
+    return store
+
+
+async def clock_of(request: Request) -> WallClock:
+    """The time it is in the shop."""
+    return (await shop_of(request)).clock
+
+
+ShopOf = Annotated[ShopFolder, Depends(shop_of)]
+StoreOf = Annotated[Store, Depends(store_of)]
+ClockOf = Annotated[WallClock, Depends(clock_of)]
+"""What a route works on: most need the store and the time, and some the settings or the folder of the shop."""

@@ -1,4 +1,4 @@
-"""Bodies at the door: JSON that means one thing only, and uploads that are written to disk as they come.
+"""Bodies at the door: JSON that means one thing only, uploads, written to disk as they come, and forms of pages.
 
 Refused: NaN and Infinity, numbers that a double cannot hold, a key that is given twice, deep nesting, text that no
 database can keep (NUL, halves of surrogate pairs), and bodies above their limit.
@@ -7,23 +7,26 @@ database can keep (NUL, halves of surrogate pairs), and bodies above their limit
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from hashlib import sha256
 from math import isinf
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
+from urllib.parse import parse_qsl
 
 from anyio import to_thread
-from fastapi import Request
+from fastapi import Depends, Request
 
-from disco.records.errors import ServiceError
+from disco.records.errors import DiscoError, InputError, ServiceError
 from disco.records.private import temporary_folder
 from disco.records.quoting import quoted
 
 DEEPEST = 40
 _MOST_DIGITS = 400  # of a whole number; a double ends at 309
 _MOST_CONTAINERS = 500_000  # lists and objects: each takes 60 to 250 bytes, but two in the text
+_MOST_FIELDS = 2_000  # of a form
 _UNKEEPABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -115,3 +118,86 @@ async def uploaded(request: Request, *, name: str) -> AsyncIterator[tuple[Path, 
         yield path, digest.hexdigest()
     finally:
         await to_thread.run_sync(manager.__exit__, None, None, None)
+
+
+# ---- forms of pages ----
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Fields by name. A name that was sent several times keeps all of its texts."""
+
+    sent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def text(self, name: str, default: str = "") -> str:
+        """The text of a field without blanks at its ends; the last one where there are several."""
+        return self.sent[name][-1].strip() if name in self.sent else default
+
+    def as_typed(self, name: str) -> str:
+        """The same with its blanks, which belong to a password."""
+        return self.sent[name][-1] if name in self.sent else ""
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """All texts of a field, as for boxes that are ticked."""
+        return self.sent.get(name, ())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.sent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed:
+    """What a form holds: the texts as they were typed, and the sentences beside those that cannot be used."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, name: str, default: str = "") -> str:
+        return self.texts.get(name, default)
+
+    def error(self, name: str) -> str:
+        return self.errors.get(name, "")
+
+    @classmethod
+    def refused(cls, form: Form, error: DiscoError, *, names: Mapping[str, str], otherwise: str) -> "Typed":
+        """names: the field of each `what` of an error; otherwise: the field of all other errors."""
+        return cls(
+            texts={name: form.text(name) for name in form.sent},
+            errors={names.get(error.what, otherwise): sentence(error)},
+        )
+
+
+def sentence(error: DiscoError) -> str:
+    """What is wrong with the text of a field, beside that field: its name is not said again."""
+    if not isinstance(error, InputError) or error.expected is None:
+        return str(error)
+    words = f"Found {error.found}; expected {error.expected}."
+    return f"{words} {error.fix}" if error.fix else words
+
+
+EMPTY = Typed()
+"""A form before anybody has typed."""
+
+
+async def form_of(request: Request) -> Form:
+    """The fields in the body of a request (`application/x-www-form-urlencoded`)."""
+    body = await request.body()
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if body and kind != "application/x-www-form-urlencoded":
+        raise ServiceError(
+            "Content-Type", status=415, kind="content-type", found=kind[:100] or "none", expected="the fields of a form"
+        )
+    try:
+        pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+    except ValueError:
+        raise ServiceError(
+            "body", status=400, kind="body", found="bytes that are no form", expected="the fields of a form in UTF-8"
+        ) from None
+    sent: dict[str, tuple[str, ...]] = {}
+    for name, text in pairs:
+        refuse_unkeepable_text(text, where="body")
+        sent[name] = (*sent.get(name, ()), text)
+    return Form(sent)
+
+
+FormOf = Annotated[Form, Depends(form_of)]

@@ -1,23 +1,16 @@
-"""The header of every page about a campaign or a plan: its state in words, its pages, the next step, and the pause."""
+"""The header of every page about a campaign or a plan: its state in words, its pages, and the next step."""
 
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path
 
-from disco.entrypoints.python import Shop
-from disco.entrypoints.service.pages.shell import Header, Link, PageRoute, go_to
-from disco.entrypoints.service.route import ShopOf
+from disco.adapters.shop import ShopFolder
 from disco.operations.overview import CampaignProgress, NextStep, campaign_progress
 from disco.records.life import Phase
 from disco.records.wording import date as day_text
-
-if TYPE_CHECKING:
-    from disco.entrypoints.service.app import Service
-    from disco.operations.read_out_cache import KeptReadings
-
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+from disco.web.shell import Header, Link
 
 CampaignName = Annotated[str, Path(max_length=200)]
 CampaignTab = Literal["overview", "decisions", "results"]
@@ -34,13 +27,7 @@ def draft_address(name: str, page: str = "") -> str:
     return f"/plan/{quote(name, safe='')}" + (f"/{page}" if page else "")
 
 
-def readings_of(request: Request) -> "KeptReadings":
-    """Read-outs that pages of this service have shown before."""
-    service: Service = request.app.state.service
-    return service.readings
-
-
-def campaign_header(shop: Shop, name: str, *, here: CampaignTab) -> Header:
+def campaign_header(shop: ShopFolder, name: str, *, here: CampaignTab) -> Header:
     """Of a launched campaign; NotFoundError where there is none of this name."""
     with shop.store() as store:
         return header_of(campaign_progress(store, name, today=shop.clock.today())[0], here=here)
@@ -107,17 +94,3 @@ def next_link(progress: CampaignProgress) -> Link:
             return Link("Learn from it", f"/learning?campaign={quote(name, safe='')}")
         case NextStep.PLAN:
             return Link("Plan the next campaign", "/plan")
-
-
-@router.post("/campaigns/{name}/pause")
-def pause(request: Request, shop: ShopOf, name: CampaignName) -> Response:
-    shop.pause(name)
-    said = f"Campaign {name} is paused: customers who arrive now get no code. Codes that are out stay valid."
-    return go_to(request, campaign_address(name), said=said)
-
-
-@router.post("/campaigns/{name}/resume")
-def resume(request: Request, shop: ShopOf, name: CampaignName) -> Response:
-    shop.resume(name)
-    said = f"Campaign {name} goes on: customers who arrive now get codes again."
-    return go_to(request, campaign_address(name), said=said)
