@@ -11,7 +11,8 @@ from job_steps import Clock, begin_alike, work_off
 from many_processes import at_once
 from stores import open_store
 
-from disco.operations import drafts, jobs
+from disco.office.drafts import use_cases as drafts
+from disco.office.jobs import use_cases as jobs
 from disco.records.errors import (
     InputError,
     NotFoundError,

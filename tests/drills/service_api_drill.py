@@ -228,7 +228,7 @@ def main(examples: int = 100) -> int:
     from disco.entrypoints.python import Shop
     from disco.entrypoints.service.app import create_app
     from disco.entrypoints.service.documents import document
-    from disco.operations.people import create_key
+    from disco.office.keys.use_cases import create_key
     from disco.web import logs
 
     with tempfile.TemporaryDirectory() as folder, Path("/dev/null").open("w") as nowhere:

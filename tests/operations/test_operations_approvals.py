@@ -6,9 +6,10 @@ import pytest
 from small_life import CAMPAIGN, SECRET, FixedClock, planned
 from stores import on_both_databases, open_store
 
-from disco.operations.approvals import approval_setting, approve_plan, plan_approval, set_approval
+from disco.office.approvals.use_cases import approval_setting, approve_plan, set_approval
+from disco.office.keys.use_cases import create_key
+from disco.operations.approvals import plan_approval
 from disco.operations.launch import Launched, launch
-from disco.operations.people import create_key
 from disco.operations.plan import Planned, keep
 from disco.records.errors import ApprovalError, InputError, SealError, StateError
 from disco.records.people import Actor, ActorKind, ApprovalRule

@@ -19,7 +19,10 @@ from killed_steps import forget_step
 from many_processes import ended
 from stores import artefacts_of, on_both_databases, open_store
 
-from disco.operations import drafts, jobs, late, outcomes
+from disco.office.drafts import use_cases as drafts
+from disco.office.jobs import use_cases as jobs
+from disco.office.schedules.use_cases import add_schedule, list_schedules
+from disco.operations import late, outcomes
 from disco.operations.contexts import FeatureCache
 from disco.operations.explain import explain
 from disco.operations.export import export
@@ -29,7 +32,6 @@ from disco.operations.learn import learn_campaigns, rebuild, stored_evidence
 from disco.operations.outcomes import ingest, quarantined_rows, revert
 from disco.operations.plan import keep
 from disco.operations.replay import add_propensities
-from disco.operations.schedules import add_schedule, list_schedules
 from disco.operations.upkeep import audit
 from disco.records.decisions import Audience
 from disco.records.errors import InputError, StateError

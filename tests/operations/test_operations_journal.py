@@ -7,11 +7,12 @@ import pytest
 from small_life import CAMPAIGN, FixedClock, ingest_small, late_code, launch_small, outcomes_of
 from stores import open_store
 
+from disco.office.audit.use_cases import list_journal, verify_journal
 from disco.operations.contexts import FeatureCache
 from disco.operations.forget import forget
-from disco.operations.journal import check_journal, list_journal, verify_journal
 from disco.operations.launch import pause
 from disco.operations.outcomes import revert
+from disco.operations.upkeep import check_journal
 from disco.records.errors import InputError
 from disco.store import Store
 

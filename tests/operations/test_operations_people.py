@@ -7,8 +7,9 @@ import pytest
 import sqlalchemy as sa
 from stores import on_both_databases, open_store
 
-from disco.operations.people import NewKey, caller_of_key, create_key, list_keys, revoke_key
-from disco.operations.sign_in import invite, sign_in_external
+from disco.office.keys.use_cases import NewKey, caller_of_key, create_key, list_keys, revoke_key
+from disco.office.people.use_cases import invite
+from disco.office.sign_in.use_cases import sign_in_external
 from disco.records.errors import AuthenticationError, DiscoError, InputError, SealError, StateError
 from disco.records.people import Actor, ActorKind, Role
 from disco.store import Store

@@ -10,8 +10,9 @@ from job_steps import Clock
 from store_samples import add_campaign
 from stores import on_both_databases, open_store
 
-from disco.operations import jobs, schedules
-from disco.operations.schedules import MATURED, body_on, next_time, read_rule
+from disco.office.jobs import use_cases as jobs
+from disco.office.schedules import use_cases as schedules
+from disco.office.schedules.use_cases import MATURED, body_on, next_time, read_rule
 from disco.records.currency import read_currency
 from disco.records.errors import InputError, NotFoundError, SealError
 from disco.records.jobs import JobKind

@@ -11,18 +11,13 @@ import sqlalchemy as sa
 from quick_hashes import quick_hashes
 from stores import on_both_databases, open_store
 
-from disco.operations import sign_in as module
-from disco.operations.people import create_key, revoke_key
-from disco.operations.sign_in import (
-    Invitation,
-    Person,
+from disco.office.keys.use_cases import create_key, revoke_key
+from disco.office.people.use_cases import Invitation, Person, change_person, first_invitation, invite, list_people
+from disco.office.sign_in import use_cases as module
+from disco.office.sign_in.use_cases import (
     accept_invitation,
     caller_of_session,
     change_password,
-    change_person,
-    first_invitation,
-    invite,
-    list_people,
     sign_in,
     sign_in_external,
     sign_out,

@@ -16,7 +16,9 @@ from stores import on_both_databases, open_store
 
 import disco
 from disco.adapters.delivery import HttpSender, is_public
-from disco.operations import jobs, webhooks
+from disco.office.jobs import use_cases as jobs
+from disco.office.webhooks import use_cases as webhooks
+from disco.office.webhooks.signatures import sign
 from disco.operations.launch import pause, resume
 from disco.operations.plan import keep
 from disco.records.errors import (
@@ -28,7 +30,6 @@ from disco.records.errors import (
     SignatureError,
 )
 from disco.records.jobs import Event, Job, JobKind, JobState
-from disco.records.signatures import sign
 from disco.store import JOBS, Store
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from stores import open_store
 
-from disco.operations import drafts, jobs
+from disco.office.drafts import use_cases as drafts
+from disco.office.jobs import use_cases as jobs
 from disco.records.jobs import JobKind
 
 

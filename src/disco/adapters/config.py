@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from disco.adapters.engines import read_engine
 from disco.adapters.files import read_yaml
 from disco.adapters.openid import is_safe_url
-from disco.operations.openid import Admission
 from disco.records.chunks import read_threads
 from disco.records.currency import read_currency
 from disco.records.errors import InputError, MissingPartError, PlanError, Problem, UsageError
@@ -187,16 +186,6 @@ class OidcSettings(_Section):
         if not self.roles and self.default_role is None:
             raise InputError("oidc", found="neither roles nor default_role", expected="one of them")
         return self
-
-    @property
-    def admission(self) -> Admission:
-        """Who may come in, and as what."""
-        return Admission(
-            role_claim=self.role_claim,
-            roles=self.roles,
-            default_role=None if self.default_role is None else Role(self.default_role),
-            email_domains=self.email_domains,
-        )
 
     def client_secret(self, shop: Path, environment: Mapping[str, str] | None = None) -> str:
         """The secret by which the provider knows this service."""

@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 
     from disco.adapters.tables import FolderTables, SqlTables
     from disco.features import ContextNetwork
-    from disco.operations.approvals import Approved, PlanApproval
+    from disco.office.approvals.use_cases import Approved
+    from disco.office.audit.use_cases import AuditPage, AuditVerdict
+    from disco.office.keys.use_cases import Keys, NewKey, RevokedKey
+    from disco.operations.approvals import PlanApproval
     from disco.operations.backup import BackedUp, Restored
     from disco.operations.explain import Explanation
     from disco.operations.export import Exported
     from disco.operations.forget import Forgotten, PersonalData, Pruned
-    from disco.operations.journal import AuditPage, AuditVerdict
     from disco.operations.late import LateArrivals, LateDecision, LateDesk, PreparedArrivals
     from disco.operations.launch import CampaignState, Launched, Recalled
     from disco.operations.learn import Activated, Learned
     from disco.operations.learned import LearnedBelief
     from disco.operations.outcomes import Ingested, Quarantine, Reverted
     from disco.operations.overview import CampaignList
-    from disco.operations.people import Keys, NewKey, RevokedKey
     from disco.operations.plan import PlanResult, PlanVerdict, TablesVerdict
     from disco.operations.replay import PropensitiesResult
     from disco.operations.results import AllResults, CampaignResults
@@ -132,7 +133,7 @@ class Shop(ShopFolder):
 
     def approve(self, plan_id: str) -> "Approved":
         """Approve a plan that somebody else made, by its id or four or more characters of its beginning."""
-        from disco.operations.approvals import approve_plan
+        from disco.office.approvals.use_cases import approve_plan
 
         with self.store() as store:
             return approve_plan(store, plan_id, self.clock)
@@ -530,35 +531,35 @@ class Shop(ShopFolder):
 
         role: viewer, planner, approver or admin. expires: after how long it is refused; None: never.
         """
-        from disco.operations.people import create_key
+        from disco.office.keys.use_cases import create_key
 
         with self.store(missing="create") as store:
             return create_key(store, name=name, role=role, expires=expires, clock=self.clock)
 
     def list_keys(self) -> "Keys":
         """All API keys, without their secrets."""
-        from disco.operations.people import list_keys
+        from disco.office.keys.use_cases import list_keys
 
         with self.store() as store:
             return list_keys(store, self.clock)
 
     def revoke_key(self, key_id: str) -> "RevokedKey":
         """Refuse an API key from now on; by its id or four or more characters of its beginning."""
-        from disco.operations.people import revoke_key
+        from disco.office.keys.use_cases import revoke_key
 
         with self.store() as store:
             return revoke_key(store, key_id, self.clock)
 
     def audit(self, *, after: int | None = None, limit: int = 50) -> "AuditPage":
         """A part of the audit journal: entries after a number, or the last ones."""
-        from disco.operations.journal import list_journal
+        from disco.office.audit.use_cases import list_journal
 
         with self.store() as store:
             return list_journal(store, after=after, limit=limit)
 
     def verify_audit(self, *, contains: str | None = None) -> "AuditVerdict":
         """Whether the audit journal is what was written; `contains`: the hash of an entry that it must have."""
-        from disco.operations.journal import verify_journal
+        from disco.office.audit.use_cases import verify_journal
 
         with self.store() as store:
             return verify_journal(store, contains=contains)

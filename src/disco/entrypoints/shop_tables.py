@@ -7,8 +7,8 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from disco.entrypoints.settings_file import change_settings_of
-from disco.operations.journal import note_file
+from disco.office.audit.use_cases import note_file
+from disco.office.settings.file import change_settings_of
 from disco.records.errors import InputError, NotFoundError, StateError, TableError
 from disco.records.result import Result
 from disco.records.tables import SCHEMAS, TableSchema

@@ -172,19 +172,20 @@ async def shop_of(request: Request) -> ShopFolder:
     return service.shop().by(request.state.caller.actor)
 
 
-async def store_of(request: Request) -> Store:
-    """The shop's store, which a service holds open, and whose writes carry the caller's name."""
-    store = (await shop_of(request)).held_store
-    assert store is not None  # for the type checker
-    return store
-
-
-async def clock_of(request: Request) -> WallClock:
-    """The time it is in the shop."""
-    return (await shop_of(request)).clock
-
-
 ShopOf = Annotated[ShopFolder, Depends(shop_of)]
+
+
+async def store_of(shop: ShopOf) -> Store:
+    """The shop's store, which a service holds open, and whose writes carry the caller's name."""
+    assert shop.held_store is not None  # for the type checker
+    return shop.held_store
+
+
+async def clock_of(shop: ShopOf) -> WallClock:
+    """The time it is in the shop."""
+    return shop.clock
+
+
 StoreOf = Annotated[Store, Depends(store_of)]
 ClockOf = Annotated[WallClock, Depends(clock_of)]
 """What a route works on: most need the store and the time, and some the settings or the folder of the shop."""

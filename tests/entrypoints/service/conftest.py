@@ -14,7 +14,7 @@ from quick_hashes import quick_hashes
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import create_app
-from disco.operations.people import create_key
+from disco.office.keys.use_cases import create_key
 from disco.records.people import Role
 from disco.web import logs
 

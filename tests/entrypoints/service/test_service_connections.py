@@ -15,7 +15,7 @@ import uvicorn
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import ShopService, create_app
-from disco.operations import jobs
+from disco.office.jobs import use_cases as jobs
 from disco.records.jobs import JobKind
 from disco.records.people import Role
 from disco.web import connections

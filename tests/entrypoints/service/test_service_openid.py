@@ -18,7 +18,7 @@ import uvicorn
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import ShopService, create_app
-from disco.operations.sign_in import change_person
+from disco.office.people.use_cases import change_person
 from disco.records.errors import MissingPartError
 from disco.web.limits import TokenBuckets
 

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import create_app
-from disco.operations.sign_in import first_invitation
+from disco.office.people.use_cases import first_invitation
 from disco.records.people import Role
 from disco.web.security import ROUTES
 

@@ -13,8 +13,9 @@ from fastapi.testclient import TestClient
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import ShopService, create_app
 from disco.entrypoints.service.routes import ROUTERS
-from disco.operations.people import create_key
-from disco.operations.sign_in import accept_invitation, first_invitation
+from disco.office.keys.use_cases import create_key
+from disco.office.people.use_cases import first_invitation
+from disco.office.sign_in.use_cases import accept_invitation
 from disco.records.errors import ServiceError
 from disco.records.people import Role
 from disco.web.limits import TokenBuckets

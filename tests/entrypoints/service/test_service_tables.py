@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from disco.adapters.config import load_settings
-from disco.entrypoints.settings_file import change_settings
+from disco.office.settings.file import change_settings
 from disco.records.errors import InputError, PlanError, StateError
 
 API = "/api/v1"

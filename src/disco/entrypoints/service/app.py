@@ -14,10 +14,10 @@ import disco
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service import checkout
 from disco.entrypoints.service.late_queue import LateQueue, warm
-from disco.entrypoints.service.openid import OpenIdDoor
 from disco.entrypoints.service.routes import ROUTERS
-from disco.operations.people import caller_of_key
-from disco.operations.sign_in import caller_of_session
+from disco.office.keys.use_cases import caller_of_key
+from disco.office.sign_in.openid import OpenIdSignIn
+from disco.office.sign_in.use_cases import caller_of_session
 from disco.web.route import problem_reply
 from disco.web.security import HEADERS
 from disco.web.service import RequestMiddleware, Service
@@ -48,7 +48,7 @@ class ShopService(Service[Shop]):
     def __init__(self, shop: Shop, *, hosts: Collection[str] | None = (), demo: str | None = None) -> None:
         super().__init__(shop, by_key=caller_of_key, by_session=caller_of_session, hosts=hosts)
         self.demo = demo
-        self.openid = OpenIdDoor()
+        self.openid = OpenIdSignIn()
         # SQLite has one writer, whom readers keep from committing: they would sleep in front of each other's locks
         in_a_file = not shop.settings.database_url.startswith("postgresql")
         self.late = LateQueue(self.shop, threads=1 if in_a_file else _LATE_THREADS)

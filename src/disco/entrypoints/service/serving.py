@@ -134,7 +134,7 @@ class _Server(uvicorn.Server):
 
 def _invitation(service: ShopService, url: str) -> str | None:
     """The link for the first administrator; the token stands behind the #, which browsers send to nobody."""
-    from disco.operations.sign_in import first_invitation
+    from disco.office.people.use_cases import first_invitation
 
     shop = service.shop()
     assert shop.held_store is not None

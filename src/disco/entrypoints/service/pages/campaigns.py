@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request, Response
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages.campaign import health_of
 from disco.entrypoints.service.shop_of import ShopOf, readings_of
-from disco.operations.approvals import WaitingPlan, waiting_plans
-from disco.operations.drafts import list_drafts
+from disco.office.approvals.use_cases import WaitingPlan, waiting_plans
+from disco.office.drafts.use_cases import list_drafts
 from disco.operations.overview import CampaignOverview, NextStep, campaign_names
 from disco.records.jobs import Draft
 from disco.records.life import Phase

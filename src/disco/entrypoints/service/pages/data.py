@@ -8,10 +8,10 @@ from urllib.parse import quote
 from fastapi import APIRouter, Path, Request, Response
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.pages.jobs import job_address, problems_table
 from disco.entrypoints.service.shop_of import ShopOf
 from disco.entrypoints.shop_tables import TableState, known_table, map_columns, point_to, table_state
-from disco.operations.jobs import get_job, list_jobs, once_for, submit
+from disco.office.jobs.page import job_address, problems_table
+from disco.office.jobs.use_cases import get_job, list_jobs, once_for, submit
 from disco.records.errors import DiscoError, InputError, PlanError, StateError, TableError
 from disco.records.jobs import Job, JobKind, JobState
 from disco.records.people import Role

@@ -12,7 +12,7 @@ from disco.entrypoints.service.pages.plan_form import revision_of
 from disco.entrypoints.service.pages.planner import draft_of
 from disco.entrypoints.service.planner_desk import OpeningProgress
 from disco.entrypoints.service.shop_of import ShopOf
-from disco.operations.drafts import put_draft
+from disco.office.drafts.use_cases import put_draft
 from disco.records.errors import DiscoError, InputError
 from disco.records.plan import Plan
 from disco.reports.charts import CurveChart

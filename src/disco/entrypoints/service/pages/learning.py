@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.shop_of import ShopOf, readings_of
-from disco.operations.jobs import once_for, submit
+from disco.office.jobs.use_cases import once_for, submit
 from disco.operations.overview import NextStep, campaign_progress
 from disco.records.jobs import JobKind
 from disco.reports.charts import BarChart, CurveChart, IntervalChart

@@ -18,14 +18,14 @@ from urllib.parse import quote
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from disco.entrypoints.bodies import read_body
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages import plan_form
 from disco.entrypoints.service.pages.plan_form import DepthRow, SegmentRow, field_id
 from disco.entrypoints.service.planner_desk import OpeningProgress, ShownFigures, SupersededError
 from disco.entrypoints.service.shop_of import ShopOf
-from disco.operations.drafts import get_draft, put_draft
-from disco.operations.jobs import get_job, once_for, submit
+from disco.office.drafts.use_cases import get_draft, put_draft
+from disco.office.jobs.bodies import read_body
+from disco.office.jobs.use_cases import get_job, once_for, submit
 from disco.operations.review import FIRST_SHARE, first_cap, plan_to_compare
 from disco.operations.what_if import OpenAudience, about
 from disco.records.errors import (

@@ -11,8 +11,8 @@ from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages.plan_form import revision_of
 from disco.entrypoints.service.pages.planner import draft_of
 from disco.entrypoints.service.shop_of import ShopOf
+from disco.office.drafts.use_cases import delete_draft, list_drafts, put_draft
 from disco.operations.approvals import plan_approval
-from disco.operations.drafts import delete_draft, list_drafts, put_draft
 from disco.operations.review import PlanEntry, list_plans, new_plan, next_plan
 from disco.records.errors import DiscoError, RevisionError, RevisionMissingError
 from disco.records.locale import Locale

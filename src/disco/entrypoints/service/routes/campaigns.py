@@ -9,10 +9,10 @@ from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from disco.entrypoints.bodies import Day
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.shop_of import ShopOf
 from disco.entrypoints.worker import prepare_later
+from disco.office.jobs.bodies import Day
 from disco.operations.explain import Explanation
 from disco.operations.late import LateDecision
 from disco.operations.launch import CampaignState, Launched, Recalled

@@ -5,7 +5,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from disco.entrypoints.service.shop_of import ShopOf
-from disco.operations.approvals import Approved, PlanApproval, approve_plan, plan_approval
 from disco.operations.review import PlanCopy, PlanDifference, PlanEntry, PlanReview
 from disco.records.errors import InputError
 from disco.records.people import Role
@@ -36,19 +35,6 @@ def plans(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
     with shop.store() as store:
         entries, after = list_plans(store, limit=limit, before=before)
     return json_reply(page_form(entries, None if after is None else cursor_of([after[0].isoformat(), after[1]])))
-
-
-@router.post("/plans/{plan_id}/approve", summary="Consent to the launch of exactly this plan", response_model=Approved)
-def approve(shop: ShopOf, plan_id: PlanId) -> Response:
-    """Whoever made a plan cannot approve it."""
-    with shop.store() as store:
-        return reply(approve_plan(store, plan_id, shop.clock))
-
-
-@router.get("/plans/{plan_id}/approval", summary="Who made and who approved a plan", response_model=PlanApproval)
-def approval(shop: ShopOf, plan_id: PlanId) -> Response:
-    with shop.store() as store:
-        return reply(plan_approval(store, plan_id, rule=shop.settings.approval))
 
 
 @router.get(

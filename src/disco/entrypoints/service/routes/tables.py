@@ -7,10 +7,10 @@ from anyio import to_thread
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from disco.entrypoints.bodies import Day
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.shop_of import ShopOf
 from disco.entrypoints.shop_tables import TableState, map_columns, point_to, replace_by, table_state
+from disco.office.jobs.bodies import Day
 from disco.records.people import Role
 from disco.records.tables import MOST_SENT_ROWS, SCHEMAS
 from disco.web.discretion import as_seen
