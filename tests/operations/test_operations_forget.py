@@ -37,6 +37,7 @@ from disco.records.decisions import Audience
 from disco.records.errors import InputError, StateError
 from disco.records.forgotten import Renaming, as_integer, as_text, is_forgotten, mentions, names_in_condition
 from disco.records.jobs import JobKind
+from disco.web import once as replies
 
 CANARY, LATE, STRANGER = "CANARY-7f3e9b", "CANARY-late-51", "CANARY-stranger"
 SECOND = "second network"
@@ -585,11 +586,11 @@ def test_results_of_jobs_and_kept_replies_that_may_name_a_customer_go_with_them(
     asked = jobs.submit(life.store, "validate", {}, clock=clock)
     taken = jobs.claim(life.store, worker="one", clock=clock)
     jobs.finish(life.store, taken, json.dumps({"problems": [f"{CANARY} twice"]}), clock=clock)
-    reserved = drafts.begin_reply(life.store, "key", "hash", clock=clock)
-    drafts.finish_reply(life.store, "key", reserved, status=200, headers={}, body=CANARY.encode())
+    reserved = replies.begin_reply(life.store, "key", "hash", clock=clock)
+    replies.finish_reply(life.store, "key", reserved, status=200, headers={}, body=CANARY.encode())
     life.forget(CANARY)
     assert jobs.get_job(life.store, asked.id).result is None
-    assert drafts.begin_reply(life.store, "key", "hash", clock=clock).status is None
+    assert replies.begin_reply(life.store, "key", "hash", clock=clock).status is None
     later = type(clock)(clock.now() + timedelta(days=500))
     assert prune(life.store, days=400, clock=later, cache=life.cache, folders=[life.folder]).jobs == 1
     assert jobs.list_jobs(life.store).items == ()

@@ -19,6 +19,7 @@ from disco.adapters.delivery import HttpSender, is_public
 from disco.office.jobs import use_cases as jobs
 from disco.office.webhooks import use_cases as webhooks
 from disco.office.webhooks.signatures import sign
+from disco.operations import outbox
 from disco.operations.launch import pause, resume
 from disco.operations.plan import keep
 from disco.records.errors import (
@@ -104,14 +105,14 @@ def test_a_campaign_tells_what_happens_in_the_transactions_that_do_it(store: Sto
 def test_what_is_undone_is_not_told(store: Store, clock: Clock) -> None:
     webhooks.add_webhook(store, url="https://example.com", events=list(Event), clock=clock)
     with suppress(ZeroDivisionError), store.writing(JOBS, action="test") as transaction:
-        webhooks.tell(transaction, Event.CHECK_FAILED, {}, actor=store.actor, now=clock.now())
+        outbox.tell(transaction, Event.CHECK_FAILED, {}, actor=store.actor, now=clock.now())
         raise ZeroDivisionError
     with store.writing(JOBS, action="test", dry_run=True) as transaction:
-        webhooks.tell(transaction, Event.CHECK_FAILED, {}, actor=store.actor, now=clock.now())
+        outbox.tell(transaction, Event.CHECK_FAILED, {}, actor=store.actor, now=clock.now())
     assert told(store) == []
     for _ in range(2):
         with store.writing(JOBS, action="test") as transaction:
-            webhooks.tell(transaction, Event.CHECK_FAILED, {}, actor=store.actor, now=clock.now(), once="check:1")
+            outbox.tell(transaction, Event.CHECK_FAILED, {}, actor=store.actor, now=clock.now(), once="check:1")
     assert len(told(store)) == 1
 
 
@@ -213,7 +214,7 @@ def test_a_receiver_that_does_not_answer_with_success_is_asked_again_with_growin
     with listening(receiver) as url:
         webhooks.add_webhook(store, url=url, events=["check.failed"], clock=clock)
         with store.writing(JOBS, action="test") as transaction:
-            webhooks.tell(transaction, Event.CHECK_FAILED, {}, actor=store.actor, now=clock.now())
+            outbox.tell(transaction, Event.CHECK_FAILED, {}, actor=store.actor, now=clock.now())
         pauses = []
         while (waiting := told(store)[0]).state is JobState.QUEUED:
             clock.moment = waiting.due_at
