@@ -40,8 +40,8 @@ from disco.adapters.tables import open_tables
 from disco.entrypoints.python import Shop
 from disco.features import ContextNetwork
 from disco.features.builder import build_features
+from disco.office.keys.use_cases import create_key
 from disco.operations.launch import Launched
-from disco.operations.people import create_key
 from disco.records.people import Role
 
 CAMPAIGN = "checkout"

@@ -55,6 +55,7 @@ if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the tw
     from disco.features import build_features as build_features
     from disco.features import has_history as has_history
     from disco.features import training_set as training_set
+    from disco.office.webhooks.signatures import verify_webhook as verify_webhook
     from disco.operations.offline import decide_table as decide_table
     from disco.policy import EpsilonGreedy as EpsilonGreedy
     from disco.policy import Greedy as Greedy
@@ -66,7 +67,6 @@ if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the tw
     from disco.records.decisions import Decisions as Decisions
     from disco.records.decisions import Offer as Offer
     from disco.records.decisions import Purchases as Purchases
-    from disco.records.signatures import verify_webhook as verify_webhook
 
 
 __version__ = VERSION
@@ -124,7 +124,7 @@ _HOME_OF = {
     "Decisions": "disco.records.decisions",
     "Offer": "disco.records.decisions",
     "Purchases": "disco.records.decisions",
-    "verify_webhook": "disco.records.signatures",
+    "verify_webhook": "disco.office.webhooks.signatures",
 }
 """Public name → the module it comes from: the table that `disco.NAME` and `dir(disco)` go by."""
 _SPREAD = ("allocate", "decide", "forecast_policies", "frontier", "replay")  # the functions with an argument `engine`

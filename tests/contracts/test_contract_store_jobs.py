@@ -11,7 +11,8 @@ from job_steps import Clock, begin_alike, work_off
 from many_processes import at_once
 from stores import open_store
 
-from disco.operations import drafts, jobs
+from disco.office.drafts import use_cases as drafts
+from disco.office.jobs import use_cases as jobs
 from disco.records.errors import (
     InputError,
     NotFoundError,
@@ -24,6 +25,7 @@ from disco.records.errors import (
 from disco.records.jobs import LEASE, MOST_ATTEMPTS, MOST_RESULT_BYTES, JobKind, JobProgress, JobState
 from disco.records.people import Actor, ActorKind
 from disco.store import JOBS, Store
+from disco.web import once as replies
 
 
 @pytest.fixture
@@ -352,36 +354,36 @@ def test_a_draft_is_json_of_a_bounded_size(store: Store, clock: Clock) -> None:
 
 def test_a_repeated_request_gets_the_kept_reply(store: Store, clock: Clock) -> None:
     zoe, abe = (store.by(Actor(name, ActorKind.KEY)) for name in ("Zoë", "Abe"))
-    body = drafts.request_hash("POST", "/api/v1/plans", b"{}")
-    reserved = drafts.begin_reply(zoe, "key-1", body, clock=clock)
+    body = replies.request_hash("POST", "/api/v1/plans", b"{}")
+    reserved = replies.begin_reply(zoe, "key-1", body, clock=clock)
     assert reserved.status is None
     with pytest.raises(ReplyInProgressError):
-        drafts.begin_reply(zoe, "key-1", body, clock=clock)
-    assert drafts.begin_reply(abe, "key-1", body, clock=clock).status is None  # keys are each caller's own
-    drafts.finish_reply(zoe, "key-1", reserved, status=202, headers={"Location": "/jobs/1"}, body=b'{"job": "1"}')
+        replies.begin_reply(zoe, "key-1", body, clock=clock)
+    assert replies.begin_reply(abe, "key-1", body, clock=clock).status is None  # keys are each caller's own
+    replies.finish_reply(zoe, "key-1", reserved, status=202, headers={"Location": "/jobs/1"}, body=b'{"job": "1"}')
     for _ in range(2):
-        kept = drafts.begin_reply(zoe, "key-1", body, clock=clock)
+        kept = replies.begin_reply(zoe, "key-1", body, clock=clock)
         assert (kept.status, kept.headers, kept.body) == (202, {"Location": "/jobs/1"}, b'{"job": "1"}')
-    other = drafts.request_hash("POST", "/api/v1/plans", b"{ }")
+    other = replies.request_hash("POST", "/api/v1/plans", b"{ }")
     with pytest.raises(ReplyConflictError, match="another request"):
-        drafts.begin_reply(zoe, "key-1", other, clock=clock)
+        replies.begin_reply(zoe, "key-1", other, clock=clock)
     clock.wait(hours=24, seconds=1)
-    assert drafts.begin_reply(zoe, "key-1", other, clock=clock).status is None
+    assert replies.begin_reply(zoe, "key-1", other, clock=clock).status is None
     with store.reading() as transaction:  # what is too old goes by itself
         assert transaction.replies.find("key:Abe", "key-1") is None
 
 
 def test_a_request_that_came_to_nothing_can_be_repeated(store: Store, clock: Clock) -> None:
-    reserved = drafts.begin_reply(store, "key", "hash", clock=clock)
-    drafts.drop_reply(store, "key", reserved)
+    reserved = replies.begin_reply(store, "key", "hash", clock=clock)
+    replies.drop_reply(store, "key", reserved)
     clock.wait(seconds=1)
-    lost = drafts.begin_reply(store, "key", "hash", clock=clock)
+    lost = replies.begin_reply(store, "key", "hash", clock=clock)
     clock.wait(seconds=61)  # its server is gone
-    again = drafts.begin_reply(store, "key", "hash", clock=clock)
-    drafts.finish_reply(store, "key", lost, status=500, headers={}, body=b"of the lost one")
-    drafts.drop_reply(store, "key", lost)
-    drafts.finish_reply(store, "key", again, status=200, headers={}, body=b"\x00\xff")
-    assert drafts.begin_reply(store, "key", "hash", clock=clock).body == b"\x00\xff"
+    again = replies.begin_reply(store, "key", "hash", clock=clock)
+    replies.finish_reply(store, "key", lost, status=500, headers={}, body=b"of the lost one")
+    replies.drop_reply(store, "key", lost)
+    replies.finish_reply(store, "key", again, status=200, headers={}, body=b"\x00\xff")
+    assert replies.begin_reply(store, "key", "hash", clock=clock).body == b"\x00\xff"
 
 
 def test_of_equal_requests_at_once_one_is_done(store_url: str) -> None:
@@ -394,8 +396,8 @@ def test_of_equal_requests_at_once_one_is_done(store_url: str) -> None:
 @pytest.mark.parametrize("key", ["", "x" * 256, "schlüssel", "a\nb"])
 def test_an_idempotency_key_is_short_and_plain(store: Store, clock: Clock, key: str) -> None:
     with pytest.raises(InputError, match="Idempotency-Key"):
-        drafts.begin_reply(store, key, "hash", clock=clock)
+        replies.begin_reply(store, key, "hash", clock=clock)
 
 
 def test_equal_parts_give_equal_hashes_and_their_borders_count() -> None:
-    assert drafts.request_hash("a", b"bc") == drafts.request_hash(b"a", "bc") != drafts.request_hash("ab", "c")
+    assert replies.request_hash("a", b"bc") == replies.request_hash(b"a", "bc") != replies.request_hash("ab", "c")

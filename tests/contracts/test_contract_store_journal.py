@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from store_samples import MOMENT, add_campaign, decisions
 from stores import open_store
 
-from disco.operations.journal import list_journal, verify_journal
+from disco.office.audit.use_cases import list_journal, verify_journal
 from disco.records.errors import SealError, StateError
 from disco.records.journal import JournalEntry
 from disco.records.life import State

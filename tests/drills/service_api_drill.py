@@ -226,10 +226,10 @@ def main(examples: int = 100) -> int:
     from service_shop import learned
 
     from disco.entrypoints.python import Shop
-    from disco.entrypoints.service import logs
     from disco.entrypoints.service.app import create_app
     from disco.entrypoints.service.documents import document
-    from disco.operations.people import create_key
+    from disco.office.keys.use_cases import create_key
+    from disco.web import logs
 
     with tempfile.TemporaryDirectory() as folder, Path("/dev/null").open("w") as nowhere:
         logs.stream = nowhere  # a line per request would hide what was found

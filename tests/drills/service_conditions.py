@@ -22,8 +22,9 @@ import httpx
 import numpy as np
 from running_shop import CAMPAIGN, Served, running_plan, running_shop
 
-from disco.operations.people import create_key
-from disco.operations.sign_in import accept_invitation, first_invitation, invite
+from disco.office.keys.use_cases import create_key
+from disco.office.people.use_cases import first_invitation, invite
+from disco.office.sign_in.use_cases import accept_invitation
 from disco.records.people import Role
 
 _TEXT = "customer_id::VARCHAR"

@@ -36,7 +36,7 @@ from two_campaigns import FIRST, SECOND
 from disco.entrypoints import cli
 from disco.entrypoints.python import Shop
 from disco.entrypoints.worker import run_worker
-from disco.operations import jobs
+from disco.office.jobs import use_cases as jobs
 from disco.operations.upkeep import audit
 from disco.records.jobs import Job, JobState
 from disco.store import Store

@@ -236,8 +236,8 @@ def _await_jobs(server: Served, key: str, writes: Writes) -> None:
 
 def _compare(shop: Shop, writes: Writes) -> None:
     """What is kept is what was acknowledged, each once."""
-    from disco.operations.drafts import list_drafts
-    from disco.operations.jobs import list_jobs
+    from disco.office.drafts.use_cases import list_drafts
+    from disco.office.jobs.use_cases import list_jobs
     from disco.operations.late import late_so_far
 
     with shop.store() as store:

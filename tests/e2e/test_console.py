@@ -23,7 +23,8 @@ from visitors import NAMES, PASSWORD
 
 import disco
 from disco.entrypoints.python import Shop
-from disco.operations.sign_in import accept_invitation, first_invitation, invite
+from disco.office.people.use_cases import first_invitation, invite
+from disco.office.sign_in.use_cases import accept_invitation
 from disco.records.errors import MissingPartError
 from disco.records.people import Role
 from disco.reports.picture import find_browser

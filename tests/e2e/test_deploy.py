@@ -17,19 +17,20 @@ import yaml
 from fastapi.testclient import TestClient
 from trial_server import TrialServer
 
+from disco.adapters.config import ShopSettings, load_settings
 from disco.entrypoints.cli.app import make_app
-from disco.entrypoints.config import ShopSettings, load_settings
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import create_app
 from disco.entrypoints.worker import run_worker
-from disco.operations import jobs
-from disco.operations.approvals import approve_plan
-from disco.operations.drafts import get_draft, put_draft
-from disco.operations.journal import verify_journal
-from disco.operations.people import create_key, revoke_key
-from disco.operations.schedules import add_schedule, list_schedules
-from disco.operations.sign_in import accept_invitation, first_invitation, invite, sign_in_external
-from disco.operations.webhooks import add_webhook
+from disco.office.approvals.use_cases import approve_plan
+from disco.office.audit.use_cases import verify_journal
+from disco.office.drafts.use_cases import get_draft, put_draft
+from disco.office.jobs import use_cases as jobs
+from disco.office.keys.use_cases import create_key, revoke_key
+from disco.office.people.use_cases import first_invitation, invite
+from disco.office.schedules.use_cases import add_schedule, list_schedules
+from disco.office.sign_in.use_cases import accept_invitation, sign_in_external
+from disco.office.webhooks.use_cases import add_webhook
 from disco.records.errors import DiscoError
 from disco.records.jobs import Event, JobKind
 from disco.records.people import Actor, ActorKind

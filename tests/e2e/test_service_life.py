@@ -15,7 +15,7 @@ import pytest
 
 import disco
 from disco.entrypoints.python import Shop
-from disco.operations.people import create_key
+from disco.office.keys.use_cases import create_key
 
 PAGE = Path(__file__).parents[2] / "docs" / "service.md"
 CUSTOMERS = 900

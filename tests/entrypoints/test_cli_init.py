@@ -11,7 +11,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from disco.entrypoints.config import HoldoutSettings, ShopSettings, load_settings
+from disco.adapters.config import HoldoutSettings, ShopSettings, load_settings
 from disco.records.plan import Plan, read_plan
 from disco.records.tables import SCHEMAS
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from disco import Shop
-from disco.operations.approvals import approve_plan
-from disco.operations.people import caller_of_key
+from disco.office.approvals.use_cases import approve_plan
+from disco.office.keys.use_cases import caller_of_key
 from disco.records.people import Actor, ActorKind, Role
 
 Disco = Callable[..., tuple[int, str, str]]

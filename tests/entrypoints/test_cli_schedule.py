@@ -11,8 +11,8 @@ import yaml
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.worker import run_worker
-from disco.operations.jobs import get_job, list_jobs
-from disco.operations.schedules import add_schedule, submit_due
+from disco.office.jobs.use_cases import get_job, list_jobs
+from disco.office.schedules.use_cases import add_schedule, submit_due
 from disco.records.jobs import JobKind, JobState
 
 Disco = Callable[..., tuple[int, str, str]]

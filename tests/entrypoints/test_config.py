@@ -11,9 +11,9 @@ from pydantic import BaseModel
 from spark_cluster import require_spark
 
 import disco
-from disco.entrypoints.config import FILE, ShopSettings, load_settings
+from disco.adapters.config import FILE, ShopSettings, load_settings
 from disco.entrypoints.python import Shop
-from disco.entrypoints.settings_file import change_settings
+from disco.office.settings.file import change_settings
 from disco.records.chunks import processors
 from disco.records.errors import InputError, MissingPartError, PlanError, UsageError
 from disco.records.locale import Locale

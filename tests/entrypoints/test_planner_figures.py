@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.app import Service
+from disco.entrypoints.service.app import ShopService
 from disco.operations.what_if import OpenAudience, OpenAudiences, audience_key, frontier_of, intervals, solve
 from disco.records.errors import StateError
 from disco.records.plan import Plan
@@ -110,7 +110,7 @@ def test_opening_says_how_far_it_is(shop: Path) -> None:
 
 def test_the_bound_of_the_service_is_that_of_its_settings(shop: Path) -> None:
     (shop / "disco.yaml").write_text("service: {planner_megabytes: 16}\n")
-    service = Service(Shop.open(shop))
+    service = ShopService(Shop.open(shop))
     assert service.audiences is service.audiences
     here = Shop.open(shop)
     one = opened(here, here.read_plan(written(shop)), service.audiences)

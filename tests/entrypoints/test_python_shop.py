@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 import disco
+from disco.adapters.config import ShopSettings
 from disco.belief import DistanceToDepth, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
-from disco.entrypoints.config import ShopSettings
 from disco.entrypoints.python import Shop
 from disco.records.errors import InputError, StateError
 from disco.store import Store

@@ -20,11 +20,11 @@ from many_processes import context
 from two_campaigns import SECOND
 
 from disco.entrypoints import worker
-from disco.entrypoints.bodies import BODIES, read_body
 from disco.entrypoints.python import Shop
 from disco.entrypoints.worker import RUNS, run_worker
-from disco.operations import jobs
-from disco.operations.webhooks import add_webhook
+from disco.office.jobs import use_cases as jobs
+from disco.office.jobs.bodies import BODIES, read_body
+from disco.office.webhooks.use_cases import add_webhook
 from disco.records.errors import PlanError, StateError, UnavailableError
 from disco.records.jobs import Job, JobKind, JobState
 from disco.records.people import Actor, ActorKind

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from disco.entrypoints.config import ShopSettings
+from disco.adapters.config import ShopSettings
 from disco.entrypoints.python import Shop
 from disco.features import FEATURES, CodesSent, ContextNetwork
 from disco.features.snapshot import counted, snapshot_of, with_snapshot

@@ -19,7 +19,10 @@ from killed_steps import forget_step
 from many_processes import ended
 from stores import artefacts_of, on_both_databases, open_store
 
-from disco.operations import drafts, jobs, late, outcomes
+from disco.office.drafts import use_cases as drafts
+from disco.office.jobs import use_cases as jobs
+from disco.office.schedules.use_cases import add_schedule, list_schedules
+from disco.operations import late, outcomes
 from disco.operations.contexts import FeatureCache
 from disco.operations.explain import explain
 from disco.operations.export import export
@@ -29,12 +32,12 @@ from disco.operations.learn import learn_campaigns, rebuild, stored_evidence
 from disco.operations.outcomes import ingest, quarantined_rows, revert
 from disco.operations.plan import keep
 from disco.operations.replay import add_propensities
-from disco.operations.schedules import add_schedule, list_schedules
 from disco.operations.upkeep import audit
 from disco.records.decisions import Audience
 from disco.records.errors import InputError, StateError
 from disco.records.forgotten import Renaming, as_integer, as_text, is_forgotten, mentions, names_in_condition
 from disco.records.jobs import JobKind
+from disco.web import once as replies
 
 CANARY, LATE, STRANGER = "CANARY-7f3e9b", "CANARY-late-51", "CANARY-stranger"
 SECOND = "second network"
@@ -583,11 +586,11 @@ def test_results_of_jobs_and_kept_replies_that_may_name_a_customer_go_with_them(
     asked = jobs.submit(life.store, "validate", {}, clock=clock)
     taken = jobs.claim(life.store, worker="one", clock=clock)
     jobs.finish(life.store, taken, json.dumps({"problems": [f"{CANARY} twice"]}), clock=clock)
-    reserved = drafts.begin_reply(life.store, "key", "hash", clock=clock)
-    drafts.finish_reply(life.store, "key", reserved, status=200, headers={}, body=CANARY.encode())
+    reserved = replies.begin_reply(life.store, "key", "hash", clock=clock)
+    replies.finish_reply(life.store, "key", reserved, status=200, headers={}, body=CANARY.encode())
     life.forget(CANARY)
     assert jobs.get_job(life.store, asked.id).result is None
-    assert drafts.begin_reply(life.store, "key", "hash", clock=clock).status is None
+    assert replies.begin_reply(life.store, "key", "hash", clock=clock).status is None
     later = type(clock)(clock.now() + timedelta(days=500))
     assert prune(life.store, days=400, clock=later, cache=life.cache, folders=[life.folder]).jobs == 1
     assert jobs.list_jobs(life.store).items == ()

@@ -11,8 +11,9 @@ import pytest
 import sqlalchemy as sa
 from stores import artefacts_of
 
-from disco.entrypoints.config import ShopSettings
-from disco.entrypoints.python import Shop, WallClock
+from disco.adapters.config import ShopSettings
+from disco.adapters.shop import WallClock
+from disco.entrypoints.python import Shop
 from disco.features import FEATURES, ContextNetwork
 from disco.operations import launch
 from disco.operations.forget import access, forget

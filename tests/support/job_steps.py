@@ -7,8 +7,9 @@ from typing import Any
 
 from stores import open_store
 
-from disco.operations import drafts, jobs
+from disco.office.jobs import use_cases as jobs
 from disco.records.jobs import JobKind
+from disco.web import once as replies
 
 
 @dataclass
@@ -38,7 +39,7 @@ def begin_alike(url: str) -> str:
     """The status of the reply to one request."""
     store = open_store(url)
     try:
-        return str(drafts.begin_reply(store, "key", "hash", clock=Clock()).status)
+        return str(replies.begin_reply(store, "key", "hash", clock=Clock()).status)
     finally:
         store.close()
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 from argon2 import PasswordHasher
 
-from disco.operations import sign_in
+from disco.office.sign_in import use_cases as sign_in
 
 
 @contextmanager

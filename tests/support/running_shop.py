@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from made_once import copy_of
 
 from disco.entrypoints.python import Shop
-from disco.operations.people import create_key
+from disco.office.keys.use_cases import create_key
 from disco.records.people import Role
 
 CAMPAIGN = "running"

@@ -12,9 +12,10 @@ from fastapi.testclient import TestClient
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import create_app
-from disco.entrypoints.service.security import csrf_token
-from disco.operations.sign_in import accept_invitation, first_invitation, invite, sign_in
+from disco.office.people.use_cases import first_invitation, invite
+from disco.office.sign_in.use_cases import accept_invitation, sign_in
 from disco.records.people import Role
+from disco.web.security import csrf_token
 
 PASSWORD = "correct horse battery staple"
 NAMES = {Role.VIEWER: "Vera", Role.PLANNER: "Paul", Role.APPROVER: "Anna", Role.ADMIN: "Ada"}

@@ -4,16 +4,56 @@ import ipaddress
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from disco.adapters.http import NoAnswerError, ask
-from disco.operations.webhooks import WebAddress, read_url
-from disco.records.errors import DeliveryError, ForbiddenAddressError
+from disco.records.errors import DeliveryError, ForbiddenAddressError, InputError
 
 _TIMEOUT_S = 10.0
+_MOST_URL_CHARACTERS = 2_000
+_PORTS = {"http": 80, "https": 443}
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 Resolve = Callable[[str, int], list[str]]
 """The IP addresses of a host, as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebAddress:
+    """The parts of a URL that a delivery needs."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str  # path and query
+
+    @property
+    def authority(self) -> str:
+        """The value of the header Host."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+def read_url(url: str) -> WebAddress:
+    """The parts of a webhook's URL; InputError for any but plain http and https ones.
+
+    >>> read_url("https://example.com:8443/hook?a=1")
+    WebAddress(scheme='https', host='example.com', port=8443, target='/hook?a=1')
+    """
+    expected = "a URL such as https://example.com/disco"
+    fix = None
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+        plain = url.isascii() and url.isprintable() and " " not in url and "\\" not in url
+        if "@" in parts.netloc:
+            fix = "Leave out the user name and the password; deliveries are signed."
+        elif plain and parts.scheme in _PORTS and host and len(url) <= _MOST_URL_CHARACTERS and not parts.fragment:
+            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            return WebAddress(parts.scheme, host, port or _PORTS[parts.scheme], target)
+    except ValueError:  # brackets or a port that are none
+        pass
+    raise InputError("URL of a webhook", found=repr(url.split("@")[-1]), expected=expected, fix=fix)
 
 
 def resolve(host: str, port: int) -> list[str]:

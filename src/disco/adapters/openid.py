@@ -4,20 +4,24 @@ Authorization code flow with PKCE. The provider's document and keys are read whe
 hour; a token that names an unknown key makes the keys be read again.
 """
 
+import hmac
 import json
 import re
 import threading
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import urlsplit
 
 from disco.adapters.http import Answer, NoAnswerError, ask
-from disco.operations.openid import Attempt
-from disco.records.errors import AuthenticationError, IdentityProviderError
+from disco.records.errors import AuthenticationError, IdentityProviderError, ServiceError
 
+LONGEST_ATTEMPT = timedelta(minutes=10)
 _DEADLINE_S = 10.0
 _KEPT_S = 3600.0
 _MOST_BYTES = 1_000_000
@@ -28,6 +32,55 @@ _DISCOVERY = "/.well-known/openid-configuration"
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
 _AUTHENTICATION = ("client_secret_basic", "client_secret_post")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt to sign in, known to the browser that began it alone: everything is derived from a cookie.
+
+    The provider sees `state` and `nonce`, from which the secret cannot be found, and `verifier` only from us.
+    """
+
+    secret: str = field(repr=False)
+    """The time at which it began, and 256 random bits."""
+
+    @classmethod
+    def begin(cls, now: datetime) -> "Attempt":
+        return cls(f"{int(now.timestamp())}.{token_urlsafe(32)}")
+
+    @property
+    def state(self) -> str:
+        """Comes back with the browser, so that nobody can finish here what they began elsewhere."""
+        return self._derived("state")
+
+    @property
+    def nonce(self) -> str:
+        """Comes back in the signed token, so that a token of another attempt is refused."""
+        return self._derived("nonce")
+
+    @property
+    def verifier(self) -> str:
+        """Redeems the code (PKCE), so that a stolen code is worth nothing."""
+        return self._derived("verifier")
+
+    def refuse_other(self, state: str, *, now: datetime) -> None:
+        """Refuse a state that is not of this attempt, and an attempt that is too old."""
+        began = self.secret.partition(".")[0]
+        known = began.isascii() and began.isdigit() and len(began) < 12
+        age = now - datetime.fromtimestamp(int(began), UTC) if known else None
+        fresh = age is not None and timedelta(minutes=-1) < age < LONGEST_ATTEMPT
+        if not fresh or not hmac.compare_digest(self.state.encode(), state.encode("utf-8", "replace")):
+            minutes = int(LONGEST_ATTEMPT.total_seconds() // 60)
+            raise ServiceError(
+                f"This sign-in was not begun in this browser, or more than {minutes} minutes ago",
+                status=403,
+                kind="sign-in",
+                fix="Begin again at /sign-in.",
+            )
+
+    def _derived(self, purpose: str) -> str:
+        key = hmac.new(self.secret.encode("utf-8", "replace"), f"disco openid {purpose}".encode(), sha256)
+        return urlsafe_b64encode(key.digest()).rstrip(b"=").decode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from disco.entrypoints.config import FILE, load_settings
+from disco.adapters.config import FILE, load_settings
 from disco.records.errors import InputError, StateError
 from disco.records.files import written_whole
 from disco.records.private import private_folder, temporary_folder

@@ -16,30 +16,30 @@ from uuid import uuid4
 
 import httpx
 
-from disco.entrypoints.files import read_yaml
-from disco.entrypoints.service.problems import error_named, error_of
+from disco.adapters.files import read_yaml
 from disco.records.errors import InputError, ServiceError, UnavailableError
 from disco.records.files import written_whole
 from disco.records.jobs import Draft, Job, JobPage, JobState
 from disco.records.result import Result
+from disco.web.problems import error_named, error_of
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from disco.operations.approvals import Approved
+    from disco.office.approvals.use_cases import Approved
+    from disco.office.audit.use_cases import AuditVerdict
+    from disco.office.keys.use_cases import NewKey, RevokedKey
     from disco.operations.demand import Demand
     from disco.operations.experiment import PowerResult
     from disco.operations.explain import Explanation
     from disco.operations.forget import Forgotten, Pruned
-    from disco.operations.journal import AuditVerdict
     from disco.operations.late import PreparedArrivals
     from disco.operations.launch import CampaignState, Launched, Recalled
     from disco.operations.learn import Activated, Learned
     from disco.operations.learned import LearnedBelief
     from disco.operations.outcomes import Ingested, Reverted
     from disco.operations.overview import CampaignList
-    from disco.operations.people import NewKey, RevokedKey
     from disco.operations.plan import PlanResult, PlanVerdict, TablesVerdict
     from disco.operations.replay import PropensitiesResult, ReplayResult
     from disco.operations.results import AllResults, CampaignResults
@@ -130,7 +130,7 @@ class Client:
 
     def approve(self, plan_id: str) -> "Approved":
         """Consent to the launch of exactly this plan; whoever made it cannot."""
-        from disco.operations.approvals import Approved
+        from disco.office.approvals.use_cases import Approved
 
         return Approved.from_dict(self._post(f"plans/{_part(plan_id)}/approve"))
 
@@ -504,7 +504,7 @@ class Client:
 
     def create_key(self, *, name: str, role: str, expires_days: int | None = None) -> "NewKey":
         """Make an API key; it is shown once."""
-        from disco.operations.people import NewKey
+        from disco.office.keys.use_cases import NewKey
 
         return NewKey.from_dict(self._post("keys", _given({"name": name, "role": role, "expires_days": expires_days})))
 
@@ -514,7 +514,7 @@ class Client:
 
     def revoke_key(self, key_id: str) -> "RevokedKey":
         """Refuse a key from now on."""
-        from disco.operations.people import RevokedKey
+        from disco.office.keys.use_cases import RevokedKey
 
         return RevokedKey.from_dict(self._json("DELETE", f"keys/{_part(key_id)}"))
 
@@ -536,7 +536,7 @@ class Client:
 
     def verify_audit(self, *, contains: str | None = None) -> "AuditVerdict":
         """Whether the journal is what was written; `contains`: the hash of an entry that it must have."""
-        from disco.operations.journal import AuditVerdict
+        from disco.office.audit.use_cases import AuditVerdict
 
         return AuditVerdict.from_dict(self._get("audit/verify", params=_given({"contains": contains})))
 

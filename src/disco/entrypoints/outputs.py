@@ -57,7 +57,7 @@ def _inputs(output: Path, inputs: Iterable[Path | str | None], replaces: Replace
 
 def _shops(output: Path, given: Path | None) -> "Iterator[Shop]":
     """The shop that was named, and the one in whose folder the output lies."""
-    from disco.entrypoints.config import ShopSettings, load_settings
+    from disco.adapters.config import ShopSettings, load_settings
     from disco.entrypoints.python import Shop
     from disco.records.errors import PlanError
 

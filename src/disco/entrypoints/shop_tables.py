@@ -2,20 +2,21 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from disco.entrypoints.settings_file import change_settings_of
-from disco.operations.journal import note_file
+from disco.office.audit.use_cases import note_file
+from disco.office.settings.file import change_settings_of
 from disco.records.errors import InputError, NotFoundError, StateError, TableError
 from disco.records.result import Result
 from disco.records.tables import SCHEMAS, TableSchema
 from disco.records.validation.checker import file_names
+from disco.web.discretion import WITHHELD, discreet
 
 if TYPE_CHECKING:
-    from disco.entrypoints.config import ShopSettings
+    from disco.adapters.config import ShopSettings
     from disco.entrypoints.python import Shop
 
 
@@ -49,6 +50,11 @@ class TableState(Result):
     """The declared columns, then further ones."""
     warnings: tuple[str, ...] = ()
     """What to know, in sentences."""
+
+
+@discreet.register
+def _(table: TableState) -> TableState:
+    return replace(table, warnings=tuple(WITHHELD for _ in table.warnings))
 
 
 def table_state(shop: "Shop", name: str, *, warnings: tuple[str, ...] = (), rows: int | None = None) -> TableState:
@@ -150,8 +156,6 @@ def _refuse_problems(shop: "Shop", name: str, changes: Mapping[str, Any]) -> Non
 
 
 def _with(shop: "Shop", settings: "ShopSettings") -> "Shop":
-    from dataclasses import replace
-
     return replace(shop, settings=settings)
 
 

@@ -22,11 +22,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 from disco.adapters.conditions import Turn
-from disco.entrypoints import bodies
-from disco.entrypoints.sentences import in_words
-from disco.operations import jobs
-from disco.operations.schedules import submit_due
-from disco.operations.webhooks import MOST_DELIVERIES, Send, deliver, pause_before, tell
+from disco.adapters.sentences import in_words
+from disco.office.jobs import bodies
+from disco.office.jobs import use_cases as jobs
+from disco.office.schedules.use_cases import submit_due
+from disco.office.webhooks.use_cases import MOST_DELIVERIES, Send, deliver, pause_before
+from disco.operations.outbox import tell
 from disco.records.errors import ConflictError, DeliveryError, DiscoError, InputError, UnavailableError, UpgradeError
 from disco.records.jobs import LEASE, MOST_ATTEMPTS, Event, Job, JobKind, JobProgress
 from disco.records.progress import Report

@@ -29,6 +29,7 @@ from disco.operations.codes import codes_for, read_pool, sent_codes
 from disco.operations.contexts import FeatureCache
 from disco.operations.export import check_kind, write_rows
 from disco.operations.learn import CampaignEvidence, belief_hash, belief_of
+from disco.operations.outbox import tell
 from disco.operations.outcomes import count_again
 from disco.operations.plan import (
     Planned,
@@ -43,7 +44,6 @@ from disco.operations.plan import (
 )
 from disco.operations.plan_warnings import plan_risks
 from disco.operations.purchases import recalled_codes, set_aside
-from disco.operations.webhooks import tell
 from disco.records.arrays import Flags, Integers, Vector
 from disco.records.content import content_hash
 from disco.records.currency import read_currency

@@ -27,6 +27,7 @@ from disco.operations.codes import read_pool, refuse_too_few, usable_codes
 from disco.operations.decide import Basis, binding_limits, decide_groups, forecast, overspend_chance, solution_of
 from disco.operations.export import refuse_export
 from disco.operations.learn import belief_for, belief_hash
+from disco.operations.outbox import tell as announce
 from disco.operations.plan_warnings import (
     audience_warnings,
     hour_warnings,
@@ -37,7 +38,6 @@ from disco.operations.plan_warnings import (
     shared_elsewhere,
 )
 from disco.operations.site import Site
-from disco.operations.webhooks import tell as announce
 from disco.records.arrays import Flags, Integers, Labels, Matrix, Vector
 from disco.records.content import content_hash
 from disco.records.decisions import Arm, Audience, Offer

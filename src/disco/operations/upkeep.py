@@ -22,7 +22,6 @@ from disco.features.files import read_sample
 from disco.operations.arms import offer_of, share_offers
 from disco.operations.audience import ShopData
 from disco.operations.contexts import FeatureCache
-from disco.operations.journal import check_journal
 from disco.operations.learn import (
     StoredLesson,
     belief_of,
@@ -871,4 +870,25 @@ def _learned(campaign: str, learned: list[str] | None) -> Diagnosis:
         found="has learned it" if known else "has not learned it",
         expected="a belief that knows this campaign",
         fix="" if known else f"Run `disco learn {campaign}`.",
+    )
+
+
+_KEEP_A_COPY = (
+    "Keep a copy of the database as it is, find out who has written to it, and restore the last backup whose journal "
+    "is whole (`disco restore`)."
+)
+
+
+def check_journal(store: Store) -> Iterator[Diagnosis]:
+    """The journal's part of a health check."""
+    with store.reading() as transaction:
+        wrong, last = transaction.journal.first_break(), transaction.journal.last()
+    entries = 0 if last is None else last[0]
+    yield Diagnosis.of(
+        "journal",
+        "audit journal",
+        wrong is None,
+        f"{entries:,} entries in one chain" if wrong is None else f"entry {wrong.number:,}: {wrong.found}",
+        expected="every entry as it was written",
+        fix=_KEEP_A_COPY,
     )

@@ -170,12 +170,13 @@ def _environment() -> "jinja2.Environment":
     return environment("disco.reports")
 
 
-def environment(package: str) -> "jinja2.Environment":
-    """Templates of the folder `templates` of a package, with the items and filters of reports."""
+def environment(*packages: str) -> "jinja2.Environment":
+    """Templates that lie in packages or in their folders `templates`, and those of reports, with their filters."""
     import jinja2  # only a page needs it; the same tables are shown on a terminal
 
+    folders = [str(resources.files(name)) for name in dict.fromkeys((*packages, "disco.reports"))]
     made = jinja2.Environment(
-        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name) for name in dict.fromkeys((package, "disco.reports"))]),
+        loader=jinja2.FileSystemLoader([place for folder in folders for place in (folder, f"{folder}/templates")]),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -12,7 +12,7 @@ from console_shop import CUSTOMERS, demo_shop
 
 from disco.entrypoints.demo.command import run_many, run_once
 from disco.entrypoints.python import Shop
-from disco.operations.drafts import list_drafts
+from disco.office.drafts.use_cases import list_drafts
 from disco.records.errors import InputError
 from disco.records.plan import read_plan
 

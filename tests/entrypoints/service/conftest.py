@@ -13,10 +13,10 @@ from fastapi.testclient import TestClient
 from quick_hashes import quick_hashes
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service import logs
 from disco.entrypoints.service.app import create_app
-from disco.operations.people import create_key
+from disco.office.keys.use_cases import create_key
 from disco.records.people import Role
+from disco.web import logs
 
 Keys = dict[Role, str]
 

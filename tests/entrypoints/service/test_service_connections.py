@@ -14,11 +14,11 @@ import pytest
 import uvicorn
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service import connections
-from disco.entrypoints.service.app import Service, create_app
-from disco.operations import jobs
+from disco.entrypoints.service.app import ShopService, create_app
+from disco.office.jobs import use_cases as jobs
 from disco.records.jobs import JobKind
 from disco.records.people import Role
+from disco.web import connections
 
 HEAD = b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 HALF = HEAD + b"Content-Length: 9\r\n\r\n{"
@@ -27,7 +27,7 @@ HALF = HEAD + b"Content-Length: 9\r\n\r\n{"
 class Server:
     """The service on a port of its own, as `disco serve` runs it."""
 
-    def __init__(self, service: Service, port: int, key: str) -> None:
+    def __init__(self, service: ShopService, port: int, key: str) -> None:
         self.service, self.port, self._key = service, port, key
 
     def limited(self, **limits: Any) -> None:
@@ -47,7 +47,7 @@ class Server:
 @contextmanager
 def served(folder: Path, key: str, **options: Any) -> Iterator[Server]:
     app = create_app(Shop.open(folder))
-    service: Service = app.state.service
+    service: ShopService = app.state.service
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         bound.listen(500)

@@ -15,10 +15,10 @@ from disco.entrypoints.client import Client
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import create_app
 from disco.entrypoints.worker import run_worker
-from disco.operations import jobs
-from disco.operations.drafts import put_draft
-from disco.operations.people import create_key
-from disco.operations.schedules import add_schedule
+from disco.office.drafts.use_cases import put_draft
+from disco.office.jobs import use_cases as jobs
+from disco.office.keys.use_cases import create_key
+from disco.office.schedules.use_cases import add_schedule
 from disco.records.errors import DiscoError, InputError
 from disco.records.jobs import JobKind
 from disco.records.people import Role

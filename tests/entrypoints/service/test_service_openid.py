@@ -17,10 +17,10 @@ import pytest
 import uvicorn
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.app import Service, create_app
-from disco.entrypoints.service.limits import TokenBuckets
-from disco.operations.sign_in import change_person
+from disco.entrypoints.service.app import ShopService, create_app
+from disco.office.people.use_cases import change_person
 from disco.records.errors import MissingPartError
+from disco.web.limits import TokenBuckets
 
 API = "/api/v1"
 ADA = {
@@ -35,7 +35,7 @@ ADA = {
 class Place:
     """A service that answers over TCP, with a provider beside it."""
 
-    def __init__(self, folder: Path, url: str, provider: support.Provider, service: Service) -> None:
+    def __init__(self, folder: Path, url: str, provider: support.Provider, service: ShopService) -> None:
         self.folder, self.url, self.provider, self.service = folder, url, provider, service
 
     def configure(self, **changes: Any) -> None:

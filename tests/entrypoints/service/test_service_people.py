@@ -9,9 +9,9 @@ from fastapi.testclient import TestClient
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import create_app
-from disco.entrypoints.service.security import ROUTES
-from disco.operations.sign_in import first_invitation
+from disco.office.people.use_cases import first_invitation
 from disco.records.people import Role
+from disco.web.security import ROUTES
 
 API = "/api/v1"
 PASSWORD = "correct horse battery staple"

@@ -11,15 +11,16 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.app import Service, create_app
-from disco.entrypoints.service.limits import TokenBuckets
-from disco.entrypoints.service.pages.shell import PageRoute
+from disco.entrypoints.service.app import ShopService, create_app
 from disco.entrypoints.service.routes import ROUTERS
-from disco.entrypoints.service.security import PUBLIC, ROUTES
-from disco.operations.people import create_key
-from disco.operations.sign_in import accept_invitation, first_invitation
+from disco.office.keys.use_cases import create_key
+from disco.office.people.use_cases import first_invitation
+from disco.office.sign_in.use_cases import accept_invitation
 from disco.records.errors import ServiceError
 from disco.records.people import Role
+from disco.web.limits import TokenBuckets
+from disco.web.security import PUBLIC, ROUTES
+from disco.web.shell import PageRoute
 
 API = "/api/v1"
 EVERY_ROUTE = sorted(
@@ -212,7 +213,7 @@ def test_the_key_of_one_caller_never_means_the_work_of_another(shop: Path) -> No
 
 
 def test_one_caller_cannot_hold_every_open_reply(reader: TestClient) -> None:
-    service: Service = reader.app.state.service  # type: ignore[attr-defined]
+    service: ShopService = reader.app.state.service  # type: ignore[attr-defined]
     for _ in range(16):
         service.open_reply("key:a viewer")
     with pytest.raises(ServiceError, match="more requests") as refused:
@@ -227,7 +228,7 @@ def test_one_caller_cannot_hold_every_open_reply(reader: TestClient) -> None:
 
 
 def test_requests_beyond_the_limit_are_told_to_come_again(reader: TestClient) -> None:
-    service: Service = reader.app.state.service  # type: ignore[attr-defined]
+    service: ShopService = reader.app.state.service  # type: ignore[attr-defined]
     service.in_progress += 10_000
     try:
         answer = reader.get(f"{API}/campaigns")
@@ -241,7 +242,7 @@ def test_requests_beyond_the_limit_are_told_to_come_again(reader: TestClient) ->
 
 def test_a_bucket_fills_again(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("disco.entrypoints.service.limits.time.monotonic", lambda: now)
+    monkeypatch.setattr("disco.web.limits.time.monotonic", lambda: now)
     buckets = TokenBuckets(rate=2.0, burst=3.0)
     assert [buckets.take("a") for _ in range(3)] == [0, 0, 0]
     assert buckets.take("a") == pytest.approx(0.5)

@@ -13,9 +13,10 @@ import uvicorn
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service import serving
-from disco.entrypoints.service.security import is_loopback, own_names, refuse_host
-from disco.operations.sign_in import accept_invitation, first_invitation
+from disco.office.people.use_cases import first_invitation
+from disco.office.sign_in.use_cases import accept_invitation
 from disco.records.errors import InputError, PlanError, ServiceError, StateError
+from disco.web.security import is_loopback, own_names, refuse_host
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
-from disco.entrypoints.config import load_settings
-from disco.entrypoints.settings_file import change_settings
+from disco.adapters.config import load_settings
+from disco.office.settings.file import change_settings
 from disco.records.errors import InputError, PlanError, StateError
 
 API = "/api/v1"

@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import create_app
 from disco.entrypoints.worker import run_worker
-from disco.operations import jobs
-from disco.operations.people import create_key
+from disco.office.jobs import use_cases as jobs
+from disco.office.keys.use_cases import create_key
 from disco.records.errors import UpgradeError
 from disco.records.jobs import JobKind, JobState
 from disco.store import opening

@@ -18,10 +18,10 @@ import yaml
 from fastapi.testclient import TestClient
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service import replies
 from disco.entrypoints.service.routes import jobs as job_routes
-from disco.operations.jobs import claim, fail, finish
+from disco.office.jobs.use_cases import claim, fail, finish
 from disco.records.errors import InputError, UnavailableError
+from disco.web import once as replies
 
 API = "/api/v1"
 

@@ -8,7 +8,7 @@ import typer
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, figures_text, next_command, show
 
 if TYPE_CHECKING:
-    from disco.operations.journal import AuditPage, AuditVerdict
+    from disco.office.audit.use_cases import AuditPage, AuditVerdict
 
 
 def register(app: typer.Typer) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from disco.adapters.files import read_yaml
 from disco.entrypoints.cli.output import EngineFlag, JsonFlag, MasterFlag, QuietFlag, open_shop, say, show
-from disco.entrypoints.files import read_yaml
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError, UsageError
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 
 import typer
 
+from disco.adapters.sentences import in_words
 from disco.entrypoints.cli.output import INTERRUPTED, end_of_output, prepare_streams, show_error, show_traceback
-from disco.entrypoints.sentences import in_words
 from disco.records.errors import DefectError, DiscoError, UsageError
 
 

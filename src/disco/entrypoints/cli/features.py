@@ -59,7 +59,7 @@ def features(
 
     docs/features.md describes each of them. A missing table gives a warning, and its features are null.
     """
-    from disco.entrypoints.files import read_yaml
+    from disco.adapters.files import read_yaml
     from disco.entrypoints.python import tables_opener
     from disco.features.catalogue import read_selection
     from disco.operations.training import write_features

@@ -12,7 +12,7 @@ from disco.records.errors import UsageError
 from disco.records.people import Role
 
 if TYPE_CHECKING:
-    from disco.operations.people import Keys
+    from disco.office.keys.use_cases import Keys
 
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
 

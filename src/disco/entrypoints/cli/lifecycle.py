@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from disco.adapters.files import read_customers
 from disco.entrypoints.cli.output import (
     DryRunFlag,
     JsonFlag,
@@ -20,7 +21,6 @@ from disco.entrypoints.cli.output import (
     show,
     warn,
 )
-from disco.entrypoints.files import read_customers
 from disco.records.errors import UsageError
 from disco.records.wording import counted
 

@@ -59,10 +59,10 @@ def add(
     Times are those of the clock in the shop, also when clocks change. In a plan, {date} stands for the day of the run
     and {date+7} for a week later: `campaign: weekly-{date}`. What was missed while no worker ran is done once.
     """
-    from disco.entrypoints.bodies import BODIES, check_scheduled
-    from disco.entrypoints.files import read_yaml
+    from disco.adapters.files import read_yaml
     from disco.entrypoints.python import Shop
-    from disco.operations.schedules import add_schedule
+    from disco.office.jobs.bodies import BODIES
+    from disco.office.schedules.use_cases import add_schedule, check_scheduled
     from disco.records.jobs import JobKind
 
     if kind not in list(BODIES):
@@ -90,7 +90,7 @@ def add(
 def list_(shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """List the schedules of this shop, with the next time of each."""
     from disco.entrypoints.python import Shop
-    from disco.operations.schedules import list_schedules
+    from disco.office.schedules.use_cases import list_schedules
 
     with Shop.open(shop).store(missing="scratch") as store:
         found = list_schedules(store)
@@ -107,7 +107,7 @@ def remove(
 ) -> None:
     """Remove a schedule. Jobs that it has asked for stay."""
     from disco.entrypoints.python import Shop
-    from disco.operations.schedules import remove_schedule
+    from disco.office.schedules.use_cases import remove_schedule
 
     with Shop.open(shop).store() as store:
         done = remove_schedule(store, schedule_id)
@@ -115,7 +115,7 @@ def remove(
 
 
 def _asked(kind: str, what: str) -> dict[str, Any]:
-    from disco.entrypoints.files import read_yaml
+    from disco.adapters.files import read_yaml
     from disco.entrypoints.python import is_plan_file
 
     if kind == "learn":

@@ -61,7 +61,7 @@ def serve(
 
 
 def _demo_shop(folder: Path) -> "Shop":
-    from disco.entrypoints.config import FILE
+    from disco.adapters.config import FILE
     from disco.entrypoints.python import Shop
     from disco.records.errors import InputError
 

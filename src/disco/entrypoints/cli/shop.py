@@ -63,8 +63,9 @@ def validate(
     if tables is not None and Path(tables).suffix.lower() in (".yaml", ".yml"):
         _validate_plan(Path(tables), shop=shop, as_json=as_json, quiet=quiet)
         return
-    from disco.entrypoints.config import load_settings, settings_of_tables
-    from disco.entrypoints.python import WallClock, validate_tables_at
+    from disco.adapters.config import load_settings, settings_of_tables
+    from disco.adapters.shop import WallClock
+    from disco.entrypoints.python import validate_tables_at
     from disco.records.wording import counted
 
     settings = load_settings(shop) if tables is None else settings_of_tables(tables, shop=shop)

@@ -164,7 +164,7 @@ def respond(
     visits of that time are appended to DIR. Codes sent before the simulated date of DIR are refused, so that no day is
     simulated twice.
     """
-    from disco.entrypoints.config import settings_of_tables
+    from disco.adapters.config import settings_of_tables
     from disco.operations.simulating import respond
 
     check_outputs(out, inputs=(folder, codes))

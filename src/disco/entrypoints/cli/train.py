@@ -79,7 +79,7 @@ def context(
     each customer's features from before the window. If the tables include the month after the window, the network is
     tested on it.
     """
-    from disco.entrypoints.files import read_yaml
+    from disco.adapters.files import read_yaml
     from disco.entrypoints.python import tables_opener
     from disco.features import ContextNetwork
     from disco.features.catalogue import read_selection

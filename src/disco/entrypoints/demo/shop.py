@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from disco.adapters.shop_data import FolderShopData
 from disco.belief import BasketModel, Engagement, SmoothSpline
 from disco.campaign import Belief
+from disco.office.drafts.use_cases import put_draft
 from disco.operations.contexts import FeatureCache
-from disco.operations.drafts import put_draft
 from disco.operations.export import export_codes
 from disco.operations.launch import launch_plan
 from disco.operations.outcomes import ingest

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
-from disco.entrypoints.service.limits import BoundedBody
-from disco.entrypoints.service.reading import read_json
-from disco.entrypoints.service.security import ROUTES, admit
 from disco.records.errors import ServiceError
+from disco.web.limits import BoundedBody
+from disco.web.reading import read_json
+from disco.web.security import ROUTES, admit
 
 if TYPE_CHECKING:
-    from disco.entrypoints.service.app import Service
+    from disco.entrypoints.service.app import ShopService
 
 TEMPLATE = "/api/v1/campaigns/{name}/late"
 _NEEDED = ROUTES["POST", TEMPLATE]
@@ -26,6 +26,15 @@ _MOST_NAME = 200  # characters
 _MOST_BODY = 2_000  # bytes
 _READ = (b"authorization", b"content-type", b"content-length")
 _SAYS_MORE = (b"idempotency-key", b"cookie", b"transfer-encoding")
+
+
+async def shortcut(scope: Scope, receive: BoundedBody, send: Send, *, service: "ShopService") -> Receive | None:
+    """Answer a request that is a plain one; otherwise what its route reads in the place of `receive`."""
+    campaign = campaign_of(scope)
+    if campaign is None:
+        return receive
+    scope["disco.route"] = TEMPLATE
+    return await answer(scope, receive, send, campaign=campaign, service=service)
 
 
 def campaign_of(scope: Scope) -> str | None:
@@ -39,7 +48,7 @@ def campaign_of(scope: Scope) -> str | None:
 
 
 async def answer(
-    scope: Scope, receive: BoundedBody, send: Send, *, campaign: str, service: "Service"
+    scope: Scope, receive: BoundedBody, send: Send, *, campaign: str, service: "ShopService"
 ) -> Receive | None:
     """Answer a plain request; None. Otherwise what the route reads in the place of `receive`."""
     headers: dict[bytes, bytes] = {}

@@ -9,14 +9,15 @@ from typing import Any
 from fastapi import Response
 from fastapi.openapi.utils import get_openapi
 
-from disco.entrypoints.service.security import POLICY, PUBLIC, ROUTES
 from disco.records.errors import NotFoundError
+from disco.web import security
+from disco.web.security import POLICY, PUBLIC, ROUTES
 
-_FOLDER = Path(__file__).parent
+_FOLDER, _WEB = Path(__file__).parent, Path(security.__file__).parent  # the latter has what pages share
 _FILES = {
-    "docs.js": (_FOLDER / "pages" / "static" / "docs.js", "text/javascript; charset=utf-8"),
-    "swagger-ui-bundle.js": (_FOLDER / "vendor" / "swagger-ui-bundle.js", "text/javascript; charset=utf-8"),
-    "swagger-ui.css": (_FOLDER / "vendor" / "swagger-ui.css", "text/css; charset=utf-8"),
+    "docs.js": (_WEB / "static" / "docs.js", "text/javascript; charset=utf-8"),
+    "swagger-ui-bundle.js": (_WEB / "vendor" / "swagger-ui-bundle.js", "text/javascript; charset=utf-8"),
+    "swagger-ui.css": (_WEB / "vendor" / "swagger-ui.css", "text/css; charset=utf-8"),
 }
 _ABOUT = (
     "The use cases of the `disco` command line over HTTP. A caller sends a key (`Authorization: Bearer KEY`) or, in a "

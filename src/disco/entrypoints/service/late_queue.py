@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
-from disco.entrypoints.service.limits import busy
 from disco.operations.late import LateDecision, LateDesk, NotPreparedError
+from disco.web.limits import busy
 
 if TYPE_CHECKING:
     from disco.entrypoints.python import Shop

@@ -17,9 +17,8 @@ from typing import TypeVar
 from anyio import CapacityLimiter
 
 from disco.adapters.conditions import Turn
+from disco.adapters.sentences import in_words
 from disco.entrypoints.python import Shop
-from disco.entrypoints.sentences import in_words
-from disco.entrypoints.service.logs import log, places_of
 from disco.operations.audience import check_audience
 from disco.operations.what_if import (
     Frontier,
@@ -42,6 +41,7 @@ from disco.reports.planner import (
     planner_figures,
     with_intervals_of,
 )
+from disco.web.logs import log, places_of
 
 _MOST_BEGUN, _MOST_BEGUN_BY_ONE = 32, 2  # audiences that wait for their turn or their condition, in all and by caller
 _LOOKS_S = 1.0  # between two checks whether a page still needs an audience

@@ -15,14 +15,14 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
-from disco.entrypoints.config import FILE
+from disco.adapters.config import FILE
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service import logs
-from disco.entrypoints.service.app import Service, create_app
-from disco.entrypoints.service.connections import protocol_of
-from disco.entrypoints.service.security import is_loopback, own_names
+from disco.entrypoints.service.app import ShopService, create_app
 from disco.records.errors import InputError, MissingPartError, StateError, UsageError
 from disco.records.result import Result
+from disco.web import logs
+from disco.web.connections import protocol_of
+from disco.web.security import is_loopback, own_names
 
 _GRACE_S = 30  # for requests in progress, and for the worker's job, when the server is asked to end
 _KEEP_ALIVE_S = 75  # a shop's open connections, between two customers at its checkout
@@ -73,7 +73,7 @@ def serve(
     secret = token_urlsafe(24) if demo else None
     hosts = (host,) if is_loopback(host) or own.hosts or own.public_url else None
     app = create_app(shop, hosts=hosts, demo=secret)
-    service: Service = app.state.service
+    service: ShopService = app.state.service
     with _bound(host, port) as bound:
         address = f"http://{host if ':' not in host else f'[{host}]'}:{bound.getsockname()[1]}"
         url = (own.public_url or address).rstrip("/")
@@ -123,7 +123,7 @@ def _refuse_demo(shop: Shop, host: str) -> None:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: ShopService) -> None:
         super().__init__(config)
         self._service = service
 
@@ -132,9 +132,9 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def _invitation(service: Service, url: str) -> str | None:
+def _invitation(service: ShopService, url: str) -> str | None:
     """The link for the first administrator; the token stands behind the #, which browsers send to nobody."""
-    from disco.operations.sign_in import first_invitation
+    from disco.office.people.use_cases import first_invitation
 
     shop = service.shop()
     assert shop.held_store is not None
@@ -201,7 +201,7 @@ def _nothing() -> Iterator[None]:
 
 
 @contextmanager
-def _worker(shop: Shop, service: Service) -> Iterator[None]:
+def _worker(shop: Shop, service: ShopService) -> Iterator[None]:
     """Keep `disco worker` running as a process of its own: one that ends is started again."""
     ending = threading.Event()
     child: list[subprocess.Popen[bytes]] = []

@@ -10,7 +10,7 @@ from visitors import Browser, Visit, visiting
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import create_app
-from disco.operations.people import create_key
+from disco.office.keys.use_cases import create_key
 from disco.records.people import Role
 
 

@@ -8,8 +8,8 @@ import pytest
 from visitors import Browser, Visit
 
 from disco.entrypoints.python import Shop
-from disco.operations.approvals import set_approval
-from disco.operations.drafts import put_draft
+from disco.office.approvals.use_cases import set_approval
+from disco.office.drafts.use_cases import put_draft
 from disco.records.people import Role
 
 HOSTILE = "<script>alert(1)</script>"

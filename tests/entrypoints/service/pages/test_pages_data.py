@@ -8,7 +8,7 @@ from visitors import Browser, Visit, visiting
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages.data import TABLES
-from disco.operations.jobs import claim, finish
+from disco.office.jobs.use_cases import claim, finish
 from disco.records.people import Role
 
 CUSTOMERS = "Kundennummer,joined_on\n1,2024-01-01\n2,2024-02-01\n"

@@ -7,7 +7,7 @@ import pytest
 from visitors import Browser, Visit, visiting
 
 from disco.entrypoints.python import Shop
-from disco.operations.jobs import beat, claim, fail, finish, submit
+from disco.office.jobs.use_cases import beat, claim, fail, finish, submit
 from disco.records.errors import Problem, TableError
 from disco.records.jobs import Job, JobKind, JobProgress
 from disco.records.people import Role

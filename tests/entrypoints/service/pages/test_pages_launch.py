@@ -6,8 +6,8 @@ from datetime import date, timedelta
 import pytest
 
 from disco.entrypoints.python import Shop
-from disco.operations.approvals import set_approval
-from disco.operations.people import create_key
+from disco.office.approvals.use_cases import set_approval
+from disco.office.keys.use_cases import create_key
 from disco.records.people import ApprovalRule, Role
 
 HTMX = {"hx-request": "true"}

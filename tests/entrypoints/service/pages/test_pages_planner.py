@@ -10,16 +10,16 @@ from planning_drafts import PLAN, drafted
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages import plan_form as planner
-from disco.entrypoints.service.pages.forms import Form
 from disco.entrypoints.service.planner_desk import SupersededError
-from disco.operations.drafts import get_draft
-from disco.operations.jobs import claim, finish, submit
-from disco.operations.people import create_key
+from disco.office.drafts.use_cases import get_draft
+from disco.office.jobs.use_cases import claim, finish, submit
+from disco.office.keys.use_cases import create_key
 from disco.operations.plan import make_plan
 from disco.records.errors import DiscoError
 from disco.records.jobs import JobKind
 from disco.records.people import Role
 from disco.records.plan import read_plan
+from disco.web.reading import Form
 
 OTHERS = {**PLAN["customers"], "eligible": "country <> 'GB'"}
 

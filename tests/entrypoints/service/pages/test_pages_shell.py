@@ -9,9 +9,9 @@ from visitors import PASSWORD, Browser, Visit
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import create_app
-from disco.entrypoints.service.pages.shell import asset
-from disco.entrypoints.service.security import POLICY, PUBLIC, ROUTES
 from disco.records.people import Role
+from disco.web.security import POLICY, PUBLIC, ROUTES
+from disco.web.shell import asset
 
 PAGES = sorted(
     path

@@ -1,44 +1,26 @@
 """The console: server-rendered pages over the same use cases as the routes of the API."""
 
 from disco.entrypoints.service.pages import (
-    audit,
     campaign,
     campaigns,
     data,
     decisions,
     demand,
     frontier,
-    header,
-    jobs,
     launch,
     learning,
-    people,
     planner,
     plans,
     results,
-    settings,
-    shell,
-    sign_in,
 )
+from disco.office.audit import page as audit
+from disco.office.jobs import page as jobs
+from disco.office.keys import page as keys
+from disco.office.settings import page as settings
+from disco.office.sign_in import account
+from disco.office.sign_in import page as sign_in
+from disco.web import shell
 
-_TOPICS = (
-    shell,
-    sign_in,
-    header,
-    campaigns,
-    campaign,
-    audit,
-    data,
-    decisions,
-    demand,
-    frontier,
-    jobs,
-    launch,
-    learning,
-    people,
-    planner,
-    plans,
-    results,
-    settings,
-)
-ROUTERS = tuple(topic.router for topic in _TOPICS)
+_OFFICE = (sign_in, account, audit, jobs, keys, settings)
+_CAMPAIGNS = (campaigns, campaign, data, decisions, demand, frontier, launch, learning, planner, plans, results)
+ROUTERS = tuple(topic.router for topic in (shell, *_OFFICE, *_CAMPAIGNS))

@@ -8,19 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.discretion import as_seen
-from disco.entrypoints.service.downloads import CSV, PARQUET, file_reply
-from disco.entrypoints.service.pages.forms import FormOf
-from disco.entrypoints.service.pages.header import (
-    CampaignName,
-    campaign_address,
-    header_of,
-    next_link,
-    readings_of,
-    state_text,
-)
-from disco.entrypoints.service.pages.shell import Link, Page, PageRoute, go_to, respond
-from disco.entrypoints.service.route import ShopOf
+from disco.entrypoints.service.shop_of import ShopOf, readings_of
 from disco.operations.overview import CampaignOverview
 from disco.operations.plan_warnings import warning_as_sentence, warning_in_brief
 from disco.records.decisions import Arm
@@ -33,6 +21,11 @@ from disco.reports.charts import Axis, BarChart, Bars
 from disco.reports.formats import Count, Money, estimate_text
 from disco.reports.page import Fact, Facts
 from disco.reports.table import Column, Table
+from disco.web.discretion import as_seen
+from disco.web.header import CampaignName, campaign_address, header_of, next_link, state_text
+from disco.web.reading import FormOf
+from disco.web.replies import CSV, PARQUET, file_reply
+from disco.web.shell import Link, Page, PageRoute, go_to, respond
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -438,3 +431,17 @@ def _with_error(form: EndForm, wrong: tuple[str, str, str] | None) -> EndForm:
     if wrong is None or wrong[0] != form.action:
         return form
     return replace(form, typed=wrong[1], error=wrong[2])
+
+
+@router.post("/campaigns/{name}/pause")
+def pause(request: Request, shop: ShopOf, name: CampaignName) -> Response:
+    shop.pause(name)
+    said = f"Campaign {name} is paused: customers who arrive now get no code. Codes that are out stay valid."
+    return go_to(request, campaign_address(name), said=said)
+
+
+@router.post("/campaigns/{name}/resume")
+def resume(request: Request, shop: ShopOf, name: CampaignName) -> Response:
+    shop.resume(name)
+    said = f"Campaign {name} goes on: customers who arrive now get codes again."
+    return go_to(request, campaign_address(name), said=said)

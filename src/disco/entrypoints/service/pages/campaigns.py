@@ -7,13 +7,10 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.discretion import as_seen, sees_customers
 from disco.entrypoints.service.pages.campaign import health_of
-from disco.entrypoints.service.pages.header import campaign_address, draft_address, next_link, readings_of, state_text
-from disco.entrypoints.service.pages.shell import Link, Page, PageRoute, respond
-from disco.entrypoints.service.route import ShopOf
-from disco.operations.approvals import WaitingPlan, waiting_plans
-from disco.operations.drafts import list_drafts
+from disco.entrypoints.service.shop_of import ShopOf, readings_of
+from disco.office.approvals.use_cases import WaitingPlan, waiting_plans
+from disco.office.drafts.use_cases import list_drafts
 from disco.operations.overview import CampaignOverview, NextStep, campaign_names
 from disco.records.jobs import Draft
 from disco.records.life import Phase
@@ -22,6 +19,9 @@ from disco.records.wording import counted, local_text, money, short_date, validi
 from disco.records.wording import date as day_text
 from disco.reports.formats import Count, Money, Percent
 from disco.reports.table import Cell, Column, Table
+from disco.web.discretion import as_seen, sees_customers
+from disco.web.header import campaign_address, draft_address, next_link, state_text
+from disco.web.shell import Link, Page, PageRoute, respond
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _FINE = "Fine"

@@ -8,15 +8,10 @@ from urllib.parse import quote
 from fastapi import APIRouter, Path, Request, Response
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.discretion import as_seen
-from disco.entrypoints.service.pages.forms import EMPTY, FormOf, Typed, sentence
-from disco.entrypoints.service.pages.jobs import job_address, problems_table
-from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respond
-from disco.entrypoints.service.replies import HEADER
-from disco.entrypoints.service.route import ShopOf
-from disco.entrypoints.service.security import refuse_below
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.entrypoints.shop_tables import TableState, known_table, map_columns, point_to, table_state
-from disco.operations.jobs import get_job, list_jobs, once_for, submit
+from disco.office.jobs.page import job_address, problems_table
+from disco.office.jobs.use_cases import get_job, list_jobs, once_for, submit
 from disco.records.errors import DiscoError, InputError, PlanError, StateError, TableError
 from disco.records.jobs import Job, JobKind, JobState
 from disco.records.people import Role
@@ -24,6 +19,11 @@ from disco.records.tables import SCHEMAS
 from disco.records.wording import counted, local_text
 from disco.reports.formats import Count
 from disco.reports.table import Cell, Column, Table
+from disco.web.discretion import as_seen
+from disco.web.once import HEADER
+from disco.web.reading import EMPTY, FormOf, Typed, sentence
+from disco.web.security import refuse_below
+from disco.web.shell import Page, PageRoute, go_to, respond
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 TABLES = tuple(name for name in SCHEMAS if name != "outcomes")

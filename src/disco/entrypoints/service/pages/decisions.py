@@ -6,9 +6,7 @@ from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
 
-from disco.entrypoints.service.pages.header import CampaignName, campaign_address, campaign_header
-from disco.entrypoints.service.pages.shell import Header, Page, PageRoute, respond
-from disco.entrypoints.service.route import ShopOf
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.explain import Explanation
 from disco.operations.overview import DecisionCounts, Division, decision_counts
 from disco.records.currency import read_currency
@@ -19,6 +17,8 @@ from disco.records.wording import count, counted, percent
 from disco.reports.charts import Axis, BarChart, Bars
 from disco.reports.formats import Count, Money, Percent
 from disco.reports.table import Cell, Column, Table
+from disco.web.header import CampaignName, campaign_address, campaign_header
+from disco.web.shell import Header, Page, PageRoute, respond
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

@@ -7,9 +7,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
 
-from disco.entrypoints.service.pages.header import readings_of
-from disco.entrypoints.service.pages.shell import Page, PageRoute, respond
-from disco.entrypoints.service.route import ShopOf
+from disco.entrypoints.service.shop_of import ShopOf, readings_of
 from disco.operations.demand import PartDemand
 from disco.records.errors import InputError, NotFoundError
 from disco.records.wording import counted
@@ -24,6 +22,7 @@ from disco.reports.demand_pages import (
     revenue_chart,
 )
 from disco.reports.table import Table
+from disco.web.shell import Page, PageRoute, respond
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

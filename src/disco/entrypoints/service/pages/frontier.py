@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 from anyio import to_thread
 from fastapi import APIRouter, Path, Request, Response
 
-from disco.entrypoints.service.pages.forms import FormOf
-from disco.entrypoints.service.pages.header import draft_address, draft_header
 from disco.entrypoints.service.pages.plan_form import revision_of
 from disco.entrypoints.service.pages.planner import draft_of
-from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respond
 from disco.entrypoints.service.planner_desk import OpeningProgress
-from disco.entrypoints.service.route import ShopOf
-from disco.operations.drafts import put_draft
+from disco.entrypoints.service.shop_of import ShopOf
+from disco.office.drafts.use_cases import put_draft
 from disco.records.errors import DiscoError, InputError
 from disco.records.plan import Plan
 from disco.reports.charts import CurveChart
 from disco.reports.frontier import AdoptablePoint, adoption_chart, frontier_lead, frontier_points, frontier_tables
 from disco.reports.table import Table
+from disco.web.header import draft_address, draft_header
+from disco.web.reading import FormOf
+from disco.web.shell import Page, PageRoute, go_to, respond
 
 if TYPE_CHECKING:
-    from disco.entrypoints.service.app import Service
+    from disco.entrypoints.service.app import ShopService
     from disco.entrypoints.service.planner_desk import PlannerDesk
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -106,7 +106,7 @@ def _number(text: str, name: str) -> float:
 
 async def _drawn(request: Request, shop: Any, draft: str, *, again: bool = False) -> FrontierPage:
     """again: customers who could not be opened before are tried again."""
-    service: Service = request.app.state.service
+    service: ShopService = request.app.state.service
     desk: PlannerDesk = service.desk
     found = await to_thread.run_sync(draft_of, shop, draft)
     make = partial(

@@ -8,15 +8,11 @@ from urllib.parse import quote
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.discretion import as_seen, sees_customers
-from disco.entrypoints.service.pages.forms import FormOf
-from disco.entrypoints.service.pages.header import campaign_address, draft_address, draft_header
 from disco.entrypoints.service.pages.planner import draft_of
-from disco.entrypoints.service.pages.shell import Header, Page, PageRoute, go_to, respond
-from disco.entrypoints.service.route import ShopOf
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.entrypoints.worker import prepare_later
+from disco.office.drafts.use_cases import list_drafts
 from disco.operations.approvals import PlanApproval, plan_approval
-from disco.operations.drafts import list_drafts
 from disco.operations.review import LaunchCheck, LaunchChecks, launch_checks, plan_to_compare
 from disco.records.errors import DiscoError
 from disco.records.life import PlanRecord
@@ -24,6 +20,10 @@ from disco.records.wording import counted
 from disco.reports.formats import Money
 from disco.reports.planner import LimitsDifference, difference_from, group_table
 from disco.reports.table import Table
+from disco.web.discretion import as_seen, sees_customers
+from disco.web.header import campaign_address, draft_address, draft_header
+from disco.web.reading import FormOf
+from disco.web.shell import Header, Page, PageRoute, go_to, respond
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 PlanId = Annotated[str, Path(max_length=200)]

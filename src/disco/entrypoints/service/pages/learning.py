@@ -7,12 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.pages.forms import FormOf
-from disco.entrypoints.service.pages.header import readings_of
-from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respond
-from disco.entrypoints.service.replies import HEADER
-from disco.entrypoints.service.route import ShopOf
-from disco.operations.jobs import once_for, submit
+from disco.entrypoints.service.shop_of import ShopOf, readings_of
+from disco.office.jobs.use_cases import once_for, submit
 from disco.operations.overview import NextStep, campaign_progress
 from disco.records.jobs import JobKind
 from disco.reports.charts import BarChart, CurveChart, IntervalChart
@@ -27,6 +23,9 @@ from disco.reports.learning_pages import (
     versions_table,
 )
 from disco.reports.table import Table
+from disco.web.once import HEADER
+from disco.web.reading import FormOf
+from disco.web.shell import Page, PageRoute, go_to, respond
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

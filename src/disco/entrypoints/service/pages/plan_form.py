@@ -12,11 +12,11 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
-from disco.entrypoints.service.pages.forms import Form
 from disco.operations.plan_warnings import MOST_RISK
 from disco.records.depths import depth_label, depth_percent, read_depth
 from disco.records.errors import InfeasibleError, InputError, PlanError
 from disco.reports.charts.parts import depth_colour
+from disco.web.reading import Form
 
 _TEXTS = (
     "campaign",

@@ -18,18 +18,14 @@ from urllib.parse import quote
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from disco.entrypoints.bodies import read_body
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages import plan_form
-from disco.entrypoints.service.pages.forms import Form, FormOf, sentence
-from disco.entrypoints.service.pages.header import draft_address, draft_header
 from disco.entrypoints.service.pages.plan_form import DepthRow, SegmentRow, field_id
-from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respond
 from disco.entrypoints.service.planner_desk import OpeningProgress, ShownFigures, SupersededError
-from disco.entrypoints.service.replies import HEADER
-from disco.entrypoints.service.route import ShopOf, json_reply
-from disco.operations.drafts import get_draft, put_draft
-from disco.operations.jobs import get_job, once_for, submit
+from disco.entrypoints.service.shop_of import ShopOf
+from disco.office.drafts.use_cases import get_draft, put_draft
+from disco.office.jobs.bodies import read_body
+from disco.office.jobs.use_cases import get_job, once_for, submit
 from disco.operations.review import FIRST_SHARE, first_cap, plan_to_compare
 from disco.operations.what_if import OpenAudience, about
 from disco.records.errors import (
@@ -48,9 +44,14 @@ from disco.records.plan import Plan
 from disco.records.wording import counted, date
 from disco.reports.planner import PlannerFigures
 from disco.reports.table import Table
+from disco.web.header import draft_address, draft_header
+from disco.web.once import HEADER
+from disco.web.reading import Form, FormOf, sentence
+from disco.web.replies import json_reply
+from disco.web.shell import Page, PageRoute, go_to, respond
 
 if TYPE_CHECKING:
-    from disco.entrypoints.service.app import Service
+    from disco.entrypoints.service.app import ShopService
     from disco.entrypoints.service.planner_desk import PlannerDesk
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -362,7 +363,7 @@ def saving(request: Request, shop: ShopOf, draft: DraftName, job_id: Annotated[s
 
 
 def _desk(request: Request) -> "PlannerDesk":
-    service: Service = request.app.state.service
+    service: ShopService = request.app.state.service
     return service.desk
 
 

@@ -8,20 +8,20 @@ from urllib.parse import quote
 from fastapi import APIRouter, Path, Request, Response
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.discretion import sees_customers
-from disco.entrypoints.service.pages.forms import FormOf
-from disco.entrypoints.service.pages.header import campaign_address, draft_address
 from disco.entrypoints.service.pages.plan_form import revision_of
 from disco.entrypoints.service.pages.planner import draft_of
-from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respond
-from disco.entrypoints.service.route import ShopOf
+from disco.entrypoints.service.shop_of import ShopOf
+from disco.office.drafts.use_cases import delete_draft, list_drafts, put_draft
 from disco.operations.approvals import plan_approval
-from disco.operations.drafts import delete_draft, list_drafts, put_draft
 from disco.operations.review import PlanEntry, list_plans, new_plan, next_plan
 from disco.records.errors import DiscoError, RevisionError, RevisionMissingError
 from disco.records.locale import Locale
 from disco.records.plan import Name
 from disco.records.wording import counted, date
+from disco.web.discretion import sees_customers
+from disco.web.header import campaign_address, draft_address
+from disco.web.reading import FormOf
+from disco.web.shell import Page, PageRoute, go_to, respond
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _MOST_PLANS = 50

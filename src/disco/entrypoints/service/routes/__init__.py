@@ -1,25 +1,20 @@
-"""The routes, one file per topic: parse, call one use case, reply."""
+"""All routes: those of campaigns lie here, one file per topic, and those of the office with its features."""
 
 from disco.entrypoints.service import pages
-from disco.entrypoints.service.routes import (
-    audit,
-    campaigns,
-    demo,
-    drafts,
-    health,
-    jobs,
-    keys,
-    model,
-    openid,
-    people,
-    plans,
-    schedules,
-    settings,
-    tables,
-    upkeep,
-    webhooks,
-)
+from disco.entrypoints.service.routes import campaigns, health, model, plans, tables, upkeep
+from disco.office.approvals import routes as approvals
+from disco.office.audit import routes as audit
+from disco.office.drafts import routes as drafts
+from disco.office.jobs import routes as jobs
+from disco.office.keys import routes as keys
+from disco.office.people import routes as people
+from disco.office.schedules import routes as schedules
+from disco.office.settings import routes as settings
+from disco.office.sign_in import demo, openid
+from disco.office.sign_in import routes as sign_in
+from disco.office.webhooks import routes as webhooks
 
-_PEOPLE = (keys, people, openid, demo, audit)
-_TOPICS = (health, campaigns, plans, drafts, model, tables, jobs, schedules, webhooks, settings, *_PEOPLE, upkeep)
+_PEOPLE = (keys, people, sign_in, openid, demo, audit)
+_OFFICE = (approvals, drafts, jobs, schedules, webhooks, settings, *_PEOPLE)
+_TOPICS = (health, campaigns, plans, model, tables, *_OFFICE, upkeep)
 ROUTERS = (*(topic.router for topic in _TOPICS), *pages.ROUTERS)

@@ -9,15 +9,10 @@ from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from disco.entrypoints.bodies import Day
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.discretion import as_seen
-from disco.entrypoints.service.downloads import CSV, ENDINGS, HTML, JSON, PARQUET, accepted, described, file_reply
-from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form, page_of
-from disco.entrypoints.service.reading import read_json, uploaded
-from disco.entrypoints.service.replies import answered_once
-from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, json_reply, reply
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.entrypoints.worker import prepare_later
+from disco.office.jobs.bodies import Day
 from disco.operations.explain import Explanation
 from disco.operations.late import LateDecision
 from disco.operations.launch import CampaignState, Launched, Recalled
@@ -26,9 +21,30 @@ from disco.operations.overview import CampaignEntry
 from disco.operations.results import AllResults, CampaignResults
 from disco.records.errors import InputError, NotFoundError
 from disco.records.tables import MOST_SENT_OUTCOMES, SCHEMAS
+from disco.web.discretion import as_seen
+from disco.web.once import answered_once
+from disco.web.reading import read_json, uploaded
+from disco.web.replies import (
+    CSV,
+    ENDINGS,
+    HTML,
+    JSON,
+    PARQUET,
+    Cursor,
+    ItemPage,
+    Limit,
+    accepted,
+    described,
+    file_reply,
+    json_reply,
+    page_form,
+    page_of,
+    reply,
+)
+from disco.web.route import UPLOAD, DiscoRoute
 
 if TYPE_CHECKING:
-    from disco.entrypoints.service.app import Service
+    from disco.entrypoints.service.app import ShopService
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["campaigns"])
 
@@ -184,7 +200,7 @@ async def late(
     `known: false` marks. With `as_of` or `dry_run` the shop's tables are read as `disco late` reads them: that takes
     seconds, and unknown customers are refused."""
     if as_of is None and not dry_run:
-        service: Service = request.app.state.service
+        service: ShopService = request.app.state.service
         return json_reply(_late_form(await service.late.ask(name, str(body.customer_id), request.state.caller.actor)))
     work = partial(shop.late, name, [body.customer_id], as_of=as_of, dry_run=dry_run)
     return json_reply(_late_form((await to_thread.run_sync(work)).decisions[0]))
@@ -242,7 +258,7 @@ def _rows(file: File) -> Any:
     import pyarrow as pa
     from pydantic import TypeAdapter, ValidationError
 
-    from disco.entrypoints.service.route import invalid
+    from disco.web.route import invalid
 
     given = read_json(file.read_bytes())
     if not isinstance(given, list) or len(given) > _MOST_JSON_ROWS:

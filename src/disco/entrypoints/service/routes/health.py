@@ -5,11 +5,12 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 from starlette.responses import HTMLResponse
 
-from disco.entrypoints.sentences import in_words
+from disco.adapters.sentences import in_words
 from disco.entrypoints.service import documents
-from disco.entrypoints.service.metrics import CONTENT_TYPE
-from disco.entrypoints.service.route import DiscoRoute, json_reply
 from disco.records.errors import DiscoError, UnavailableError
+from disco.web.logs import CONTENT_TYPE
+from disco.web.replies import json_reply
+from disco.web.route import DiscoRoute
 
 router = APIRouter(route_class=DiscoRoute, tags=["service"])
 

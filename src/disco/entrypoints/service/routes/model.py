@@ -7,10 +7,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from disco.entrypoints.service.downloads import BINARY, CSV, ENDINGS, JSON, PARQUET
-from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form, page_of
-from disco.entrypoints.service.reading import read_json, uploaded
-from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, invalid, json_reply, reply
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.evaluation.read_out import AbTest
 from disco.operations.demand import Demand, VersionEntry
 from disco.operations.experiment import PowerResult
@@ -18,6 +15,22 @@ from disco.operations.learned import LearnedBelief
 from disco.operations.offline import AllocationSummary
 from disco.records.errors import DiscoError, FileFormatError, InfeasibleError, InputError
 from disco.records.private import temporary_folder
+from disco.web.reading import read_json, uploaded
+from disco.web.replies import (
+    BINARY,
+    CSV,
+    ENDINGS,
+    JSON,
+    PARQUET,
+    Cursor,
+    ItemPage,
+    Limit,
+    json_reply,
+    page_form,
+    page_of,
+    reply,
+)
+from disco.web.route import UPLOAD, DiscoRoute, invalid
 
 if TYPE_CHECKING:
     import pyarrow as pa

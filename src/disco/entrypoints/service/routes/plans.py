@@ -4,14 +4,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from disco.entrypoints.service.discretion import as_seen
-from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, cursor_of, page_form, place_of
-from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
-from disco.entrypoints.service.security import refuse_below
-from disco.operations.approvals import Approved, PlanApproval, approve_plan, plan_approval
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.review import PlanCopy, PlanDifference, PlanEntry, PlanReview
 from disco.records.errors import InputError
 from disco.records.people import Role
+from disco.web.discretion import as_seen
+from disco.web.replies import Cursor, ItemPage, Limit, cursor_of, json_reply, page_form, place_of, reply
+from disco.web.route import DiscoRoute
+from disco.web.security import refuse_below
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["plans"])
 PlanId = Annotated[str, Path(max_length=200, description="The id of a plan, or its beginning.")]
@@ -35,19 +35,6 @@ def plans(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
     with shop.store() as store:
         entries, after = list_plans(store, limit=limit, before=before)
     return json_reply(page_form(entries, None if after is None else cursor_of([after[0].isoformat(), after[1]])))
-
-
-@router.post("/plans/{plan_id}/approve", summary="Consent to the launch of exactly this plan", response_model=Approved)
-def approve(shop: ShopOf, plan_id: PlanId) -> Response:
-    """Whoever made a plan cannot approve it."""
-    with shop.store() as store:
-        return reply(approve_plan(store, plan_id, shop.clock))
-
-
-@router.get("/plans/{plan_id}/approval", summary="Who made and who approved a plan", response_model=PlanApproval)
-def approval(shop: ShopOf, plan_id: PlanId) -> Response:
-    with shop.store() as store:
-        return reply(plan_approval(store, plan_id, rule=shop.settings.approval))
 
 
 @router.get(

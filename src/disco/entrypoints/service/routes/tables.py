@@ -7,18 +7,18 @@ from anyio import to_thread
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from disco.entrypoints.bodies import Day
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.discretion import as_seen
-from disco.entrypoints.service.downloads import CSV, ENDINGS, JSON, PARQUET, described, streamed_reply
-from disco.entrypoints.service.paging import ItemPage
-from disco.entrypoints.service.reading import read_json, uploaded
-from disco.entrypoints.service.replies import answered_once
-from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, invalid, json_reply, reply
-from disco.entrypoints.service.security import refuse_below
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.entrypoints.shop_tables import TableState, map_columns, point_to, replace_by, table_state
+from disco.office.jobs.bodies import Day
 from disco.records.people import Role
 from disco.records.tables import MOST_SENT_ROWS, SCHEMAS
+from disco.web.discretion import as_seen
+from disco.web.once import answered_once
+from disco.web.reading import read_json, uploaded
+from disco.web.replies import CSV, ENDINGS, JSON, PARQUET, ItemPage, described, json_reply, reply, streamed_reply
+from disco.web.route import UPLOAD, DiscoRoute, invalid
+from disco.web.security import refuse_below
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["tables"])
 TableName = Annotated[str, Path(max_length=60, description=f"One of {', '.join(SCHEMAS)}.")]

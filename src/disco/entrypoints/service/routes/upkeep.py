@@ -5,9 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from disco.entrypoints.service.downloads import ARCHIVE, described, streamed_reply
-from disco.entrypoints.service.route import DiscoRoute, ShopOf, reply
+from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.forget import Forgotten, Pruned
+from disco.web.replies import ARCHIVE, described, reply, streamed_reply
+from disco.web.route import DiscoRoute
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["upkeep"])
 _MOST_CUSTOMERS = 10_000

@@ -1,0 +1,1 @@
+"""A second person's consent before a launch."""

@@ -1,0 +1,25 @@
+"""Approvals: given to a plan, and looked up."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Response
+
+from disco.office.approvals.use_cases import Approved, approve_plan
+from disco.operations.approvals import PlanApproval, plan_approval
+from disco.web.replies import reply
+from disco.web.route import ClockOf, DiscoRoute, ShopOf, StoreOf
+
+router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["plans"])
+PlanId = Annotated[str, Path(max_length=200, description="The id of a plan, or its beginning.")]
+
+
+@router.post("/plans/{plan_id}/approve", summary="Consent to the launch of exactly this plan", response_model=Approved)
+def approve(store: StoreOf, clock: ClockOf, plan_id: PlanId) -> Response:
+    """Whoever made a plan cannot approve it."""
+    return reply(approve_plan(store, plan_id, clock))
+
+
+@router.get("/plans/{plan_id}/approval", summary="Who made and who approved a plan", response_model=PlanApproval)
+def approval(shop: ShopOf, plan_id: PlanId) -> Response:
+    with shop.store() as store:
+        return reply(plan_approval(store, plan_id, rule=shop.settings.approval))

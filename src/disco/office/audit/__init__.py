@@ -1,0 +1,1 @@
+"""The journal of everything that was written."""

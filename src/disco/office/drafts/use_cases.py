@@ -1,0 +1,115 @@
+"""Drafts of plans, with revisions.
+
+A plan is immutable, so what is written little by little is a draft. Whoever changes one says which revision they saw:
+where somebody else was faster, nothing is overwritten.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from json import dumps
+from typing import Any
+
+from disco.records.errors import (
+    InputError,
+    NotFoundError,
+    RevisionError,
+    RevisionMissingError,
+)
+from disco.records.jobs import Draft
+from disco.records.ports import Clock
+from disco.records.result import Result
+from disco.store import DRAFTS, Store, Transaction
+
+MOST_DRAFT_BYTES = 1_000_000
+_MOST_NAME_CHARACTERS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DraftList(Result):
+    """The drafts of plans."""
+
+    items: tuple[Draft, ...]
+    """By name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DeletedDraft(Result):
+    """A draft that is gone."""
+
+    name: str
+    """Its name."""
+    revision: int
+    """The revision of its deletion; a new draft of this name goes on from there."""
+
+
+def list_drafts(store: Store) -> DraftList:
+    with store.reading() as transaction:
+        return DraftList(items=transaction.drafts.all())
+
+
+def get_draft(store: Store, name: str) -> Draft:
+    with store.reading() as transaction:
+        return _found(transaction, name)
+
+
+def put_draft(store: Store, name: str, plan: Mapping[str, Any], *, if_match: int | None = None, clock: Clock) -> Draft:
+    """Write a draft. if_match: the revision that the writer saw; needed where the draft exists."""
+    _check_name(name)
+    try:
+        size = len(dumps(dict(plan), allow_nan=False).encode())
+    except (TypeError, ValueError) as error:
+        raise InputError("draft", found=str(error), expected="a plan as JSON") from None
+    if size > MOST_DRAFT_BYTES:
+        raise InputError("draft", found=f"{size:,} bytes", expected=f"at most {MOST_DRAFT_BYTES:,}")
+    with store.writing(DRAFTS, action="write draft") as transaction:
+        _check_revision(transaction.drafts.find(name), name, if_match)
+        revision = transaction.drafts.revision(name) + 1
+        draft = Draft(name=name, revision=revision, plan=plan, changed_at=clock.now(), actor=store.actor)
+        transaction.drafts.put(draft)
+        transaction.journal.note(draft=name, revision=revision)
+        return draft
+
+
+def delete_draft(store: Store, name: str, *, if_match: int | None = None, clock: Clock) -> DeletedDraft:
+    """Delete a draft. if_match: the revision that was seen; needed."""
+    with store.writing(DRAFTS, action="delete draft") as transaction:
+        draft = _found(transaction, name)
+        _check_revision(draft, name, if_match)
+        gone = replace(draft, revision=draft.revision + 1, changed_at=clock.now(), actor=store.actor)
+        transaction.drafts.delete(gone)
+        transaction.journal.note(draft=name, revision=gone.revision)
+        return DeletedDraft(name=name, revision=gone.revision)
+
+
+def _found(transaction: Transaction, name: str) -> Draft:
+    draft = transaction.drafts.find(name)
+    if draft is None:
+        raise NotFoundError(f"There is no draft {name}", fix="`GET /api/v1/drafts` lists them.")
+    return draft
+
+
+def _check_name(name: str) -> None:
+    is_readable = 0 < len(name) <= _MOST_NAME_CHARACTERS and name.isprintable() and name.strip() == name
+    if not is_readable or name in (".", ".."):  # which browsers take for steps of an address
+        expected = f"1 to {_MOST_NAME_CHARACTERS} printable characters, without blanks at the ends, not . or .."
+        raise InputError("name of a draft", found=repr(name), expected=expected)
+
+
+def _check_revision(draft: Draft | None, name: str, if_match: int | None) -> None:
+    if draft is None:
+        if if_match is not None:
+            raise RevisionError(
+                f"Draft {name} does not exist, and revision {if_match} of it was expected",
+                fix="Leave out If-Match to make a new draft.",
+            )
+        return
+    if if_match is None:
+        raise RevisionMissingError(
+            f"Draft {name} exists, so a change has to say which revision it changes",
+            fix=f"Read the draft and send If-Match; it is at revision {draft.revision}.",
+        )
+    if if_match != draft.revision:
+        raise RevisionError(
+            f"Draft {name} was changed meanwhile: it is at revision {draft.revision}, and revision {if_match} was seen",
+            fix="Read it again, and repeat the change on what it says now.",
+        )

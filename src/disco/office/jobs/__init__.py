@@ -1,0 +1,1 @@
+"""Long work that a worker does."""

@@ -1,0 +1,1 @@
+"""Who can sign in, and as what."""

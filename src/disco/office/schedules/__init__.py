@@ -1,0 +1,1 @@
+"""Work that is asked for by the clock."""

@@ -1,0 +1,1 @@
+"""What the shop is: its settings, and the page on which the office is set up."""

@@ -1,0 +1,1 @@
+"""Signing in: passwords, sessions, an identity provider, the link of the demo."""

@@ -1,0 +1,1 @@
+"""Other systems that hear about events."""
