@@ -12,11 +12,11 @@ from stores import open_store
 
 from disco.operations.journal import list_journal, verify_journal
 from disco.records.errors import SealError, StateError
-from disco.records.journal import JournalEntry
 from disco.records.life import State
 from disco.records.people import Actor, ActorKind, PersonRecord, Role
 from disco.store import PEOPLE, Store
 from disco.store.health import restore_schema, vitals
+from disco.store.journal import JournalEntry
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_an_entry_whose_hash_was_made_again_breaks_the_chain_behind_it(store: St
         previous=second.previous,
         hash="",
     )
-    from disco.records.journal import entry_hash
+    from disco.store.journal import entry_hash
 
     parts = {part: getattr(forged, part) for part in JournalEntry.__dataclass_fields__ if part != "hash"}
     forgery = entry_hash(**parts)

@@ -33,8 +33,8 @@ from disco.operations.schedules import add_schedule, list_schedules
 from disco.operations.upkeep import audit
 from disco.records.decisions import Audience
 from disco.records.errors import InputError, StateError
-from disco.records.forgotten import Renaming, as_integer, as_text, is_forgotten, mentions, names_in_condition
 from disco.records.jobs import JobKind
+from disco.store.personal import Renaming, as_integer, as_text, is_forgotten, mentions, names_in_condition
 
 CANARY, LATE, STRANGER = "CANARY-7f3e9b", "CANARY-late-51", "CANARY-stranger"
 SECOND = "second network"

@@ -14,11 +14,11 @@ from disco.operations.learn import rebuilt_evidence
 from disco.operations.outcomes import ingest, revert
 from disco.operations.upkeep import audit, repair_campaigns
 from disco.records.errors import DiscoError, StateError
-from disco.records.kept import OUTCOMES
 from disco.records.life import Disposition
 from disco.store import packs
 from disco.store.copying import copy_out
 from disco.store.opening import open_database
+from disco.store.schema import OUTCOMES
 
 MANY = 10**9
 COLUMNS = ("event_id", "customer_id", "code", "ordered_at", "full_price", "kind", "refers_to")

@@ -20,13 +20,13 @@ from disco.operations.outcomes import count_again
 from disco.records.arrays import Integers
 from disco.records.errors import DiscoError, InputError, StateError
 from disco.records.files import written_whole
-from disco.records.forgotten import Renaming, as_integer, as_text, is_forgotten, mentions, names_in_condition, new_name
 from disco.records.life import Traces
 from disco.records.ports import Clock
 from disco.records.private import leftovers, sweep
 from disco.records.result import Result
 from disco.records.wording import counted
 from disco.store import Store, Transaction
+from disco.store.personal import Renaming, as_integer, as_text, is_forgotten, mentions, names_in_condition, new_name
 
 # ---- forget ----
 #

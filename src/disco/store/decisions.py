@@ -20,7 +20,6 @@ import sqlalchemy as sa
 from disco.records.arrays import Integers, Matrix
 from disco.records.diagnosis import RESTORE
 from disco.records.errors import InputError, StateError
-from disco.records.kept import DECISIONS, LABELS, Told
 from disco.store.artefacts import index_of, rows_of
 from disco.store.database import (
     FEW,
@@ -35,6 +34,9 @@ from disco.store.database import (
 )
 from disco.store.packs import Pack, packs_of
 from disco.store.schema import (
+    DECISIONS,
+    LABELS,
+    Told,
     arrivals,
     campaigns,
     contexts,
@@ -164,7 +166,7 @@ class SqlDecisions:
         only_late: bool = False,
         from_row: int = 0,
     ) -> pa.Table:
-        """As `kept.DECISIONS`, by row; all, or those of these codes or customers, or those after the launch.
+        """As `schema.DECISIONS`, by row; all, or those of these codes or customers, or those after the launch.
 
         from_row: with `only_late`, those from this row on.
         customer_id has the type it was launched with.
@@ -437,7 +439,7 @@ class SqlDecisions:
         return found[0] if len(found) == 1 else np.intersect1d(found[0], found[1])
 
     def _launched(self, row: CampaignRow, rows: Integers | None) -> pa.Table:
-        """Decisions of the launch, as kept.DECISIONS: these rows, ascending, or all."""
+        """Decisions of the launch, as schema.DECISIONS: these rows, ascending, or all."""
         artefacts = self._session.artefacts
         parts = [artefacts.get(row.decisions)]
         if row.codes is not None:
@@ -469,7 +471,7 @@ class SqlDecisions:
     def _late(
         self, row: CampaignRow, wanted: Mapping[str, pa.Array], labels: list[pa.Field], *, from_row: int
     ) -> pa.Table:
-        """Late arrivals, as kept.DECISIONS and these labels."""
+        """Late arrivals, as schema.DECISIONS and these labels."""
         schema = pa.schema([*DECISIONS, *labels])
         if (
             any(len(texts) > FEW for texts in wanted.values())

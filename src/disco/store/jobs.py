@@ -1,18 +1,36 @@
-"""Jobs: one row each, taken by one conditional update, so that two workers never own one."""
+"""Work that is done later or elsewhere, and what is kept between requests.
+
+Jobs are one row each, taken by one conditional update, so that two workers never own one. Schedules know what each has
+asked for, webhooks have their secrets. Drafts of plans are one row per name, replies to write requests one row per
+caller and key.
+"""
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
 
-from disco.records.errors import NotFoundError
-from disco.records.jobs import MOST_RESULT_BYTES, Job, JobKind, JobProblem, JobProgress, JobState
+from disco.records.errors import NotFoundError, StateError
+from disco.records.jobs import (
+    MOST_RESULT_BYTES,
+    Draft,
+    Event,
+    Job,
+    JobKind,
+    JobProblem,
+    JobProgress,
+    JobSchedule,
+    JobState,
+    Reply,
+    Webhook,
+)
 from disco.records.people import Actor, ActorKind
-from disco.store.schema import jobs
+from disco.store.schema import drafts, jobs, occurrences, replies, schedules, webhooks
+from disco.store.seals import changed, row_seal, sealed
 from disco.store.session import Session, beginning_with
 
 _LISTED = [column for column in jobs.c if column.name not in ("result", "result_artefact", "once")]
@@ -228,3 +246,250 @@ def _job(row: sa.RowMapping, *, result: Mapping[str, Any] | None = None) -> Job:
         schedule_id=row["schedule_id"],
         number=row["number"],
     )
+
+
+class SqlSchedules:
+    """Schedules, and what each has asked for."""
+
+    def __init__(self, session: Session) -> None:
+        self._connection = session.connection
+
+    def add(self, schedule: JobSchedule) -> None:
+        row = {
+            "id": schedule.id,
+            "kind": schedule.kind,
+            "body": json.dumps(dict(schedule.body), allow_nan=False),
+            "rule": schedule.rule,
+            "time_zone": schedule.time_zone,
+            "next_at": schedule.next_at,
+            "paused": schedule.paused,
+            "actor": schedule.actor.name,
+            "actor_kind": schedule.actor.kind,
+            "created_at": schedule.created_at,
+        }
+        self._connection.execute(schedules.insert(), sealed("schedule", row))
+
+    def get(self, schedule_id: str) -> JobSchedule:
+        """By its id, or by four or more characters of its beginning where these name a single one."""
+        none = NotFoundError(f"There is no schedule {schedule_id}", fix="`disco schedule list` lists them.")
+        every = sa.select(schedules)
+        return _schedule(beginning_with(self._connection, schedules.c.id, schedule_id, rows=every, none=none))
+
+    def all(self) -> tuple[JobSchedule, ...]:
+        """In the order they were made."""
+        rows = sa.select(schedules).order_by(schedules.c.created_at, schedules.c.id)
+        return tuple(map(_schedule, self._connection.execute(rows)))
+
+    def set_next(self, schedule_id: str, next_at: datetime | None) -> None:
+        self._set(schedule_id, next_at=next_at)
+
+    def set_paused(self, schedule_id: str, paused: bool, *, next_at: datetime | None) -> None:
+        self._set(schedule_id, paused=paused, next_at=next_at)
+
+    def remove(self, schedule_id: str) -> None:
+        """With its occurrences; its jobs stay."""
+        self._connection.execute(occurrences.delete().where(occurrences.c.schedule_id == schedule_id))
+        self._connection.execute(schedules.delete().where(schedules.c.id == schedule_id))
+
+    def occurred(self, schedule_id: str) -> frozenset[str]:
+        """What it has asked for."""
+        of = sa.select(occurrences.c.occurrence).where(occurrences.c.schedule_id == schedule_id)
+        return frozenset(self._connection.execute(of).scalars())
+
+    def add_occurrence(self, schedule_id: str, occurrence: str, *, job_id: str) -> None:
+        """StateError where it is there already."""
+        row = {"schedule_id": schedule_id, "occurrence": occurrence, "job_id": job_id}
+        self._connection.execute(occurrences.insert(), row)
+
+    def _set(self, schedule_id: str, **values: Any) -> None:
+        _change(self._connection, "schedule", schedules, schedule_id, values)
+
+
+def _schedule(row: sa.Row[Any]) -> JobSchedule:
+    return JobSchedule(
+        id=row.id,
+        kind=JobKind(row.kind),
+        body=json.loads(row.body),
+        rule=row.rule,
+        time_zone=row.time_zone,
+        next_at=row.next_at,
+        paused=bool(row.paused),
+        actor=Actor(row.actor, ActorKind(row.actor_kind)),
+        created_at=row.created_at,
+    )
+
+
+class SqlWebhooks:
+    """Webhooks with their secrets."""
+
+    def __init__(self, session: Session) -> None:
+        self._connection = session.connection
+
+    def add(self, webhook: Webhook, *, secret: str) -> None:
+        row = {
+            "id": webhook.id,
+            "url": webhook.url,
+            "events": json.dumps(list(webhook.events)),
+            "secret": secret,
+            "active": webhook.active,
+            "created_at": webhook.created_at,
+            "actor": webhook.actor.name,
+            "actor_kind": webhook.actor.kind,
+        }
+        self._connection.execute(webhooks.insert(), sealed("webhook", row))
+
+    def get(self, webhook_id: str) -> Webhook:
+        """By its id, or by four or more characters of its beginning where these name a single one."""
+        return _webhook(self._row(webhook_id))
+
+    def secret(self, webhook_id: str) -> str:
+        row = self._row(webhook_id)
+        _check("webhook", row)
+        return str(row.secret)
+
+    def all(self) -> tuple[Webhook, ...]:
+        """In the order they were made."""
+        rows = sa.select(webhooks).order_by(webhooks.c.created_at, webhooks.c.id)
+        return tuple(map(_webhook, self._connection.execute(rows)))
+
+    def set_active(self, webhook_id: str, active: bool) -> None:
+        _change(self._connection, "webhook", webhooks, webhook_id, {"active": active})
+
+    def remove(self, webhook_id: str) -> None:
+        self._connection.execute(webhooks.delete().where(webhooks.c.id == webhook_id))
+
+    def _row(self, webhook_id: str) -> sa.Row[Any]:
+        none = NotFoundError(f"There is no webhook {webhook_id}", fix="`GET /api/v1/webhooks` lists them.")
+        return beginning_with(self._connection, webhooks.c.id, webhook_id, rows=sa.select(webhooks), none=none)
+
+
+def _webhook(row: sa.Row[Any]) -> Webhook:
+    return Webhook(
+        id=row.id,
+        url=row.url,
+        events=tuple(map(Event, json.loads(row.events))),
+        active=bool(row.active),
+        created_at=row.created_at,
+        actor=Actor(row.actor, ActorKind(row.actor_kind)),
+    )
+
+
+def _check(kind: str, row: sa.Row[Any]) -> None:
+    """Refuse to act by one that another program has changed, in somebody's name. It can still be listed and removed."""
+    if row.seal != row_seal(kind, row._mapping):
+        raise changed(f"The {kind} {row.id}")
+
+
+def _change(connection: sa.Connection, kind: str, table: sa.Table, key: str, values: dict[str, Any]) -> None:
+    for row in connection.execute(sa.select(table).where(table.c.id == key)):
+        _check(kind, row)
+        seal = row_seal(kind, {**row._mapping, **values})
+        connection.execute(table.update().where(table.c.id == key).values(**values, seal=seal))
+
+
+class SqlDrafts:
+    """Plans that are being written."""
+
+    def __init__(self, session: Session) -> None:
+        self._connection = session.connection
+
+    def find(self, name: str) -> Draft | None:
+        rows = sa.select(drafts).where(drafts.c.name == name, drafts.c.plan.is_not(None))
+        row = self._connection.execute(rows).one_or_none()
+        return None if row is None else _draft(row)
+
+    def revision(self, name: str) -> int:
+        """The last revision under this name, also where it was deleted; 0: there was none."""
+        last = self._connection.execute(sa.select(drafts.c.revision).where(drafts.c.name == name)).scalar()
+        return int(last or 0)
+
+    def all(self) -> tuple[Draft, ...]:
+        """By name."""
+        rows = self._connection.execute(sa.select(drafts).where(drafts.c.plan.is_not(None)))
+        return tuple(sorted(map(_draft, rows), key=lambda draft: draft.name))
+
+    def put(self, draft: Draft) -> None:
+        """Write a draft; StateError unless its revision is the one after the last."""
+        self._write(draft, json.dumps(dict(draft.plan), allow_nan=False))
+
+    def delete(self, draft: Draft) -> None:
+        """Delete it, with this revision as its last."""
+        self._write(draft, None)
+
+    def _write(self, draft: Draft, plan: str | None) -> None:
+        row = {
+            "name": draft.name,
+            "revision": draft.revision,
+            "plan": plan,
+            "changed_at": draft.changed_at,
+            "actor": draft.actor.name,
+            "actor_kind": draft.actor.kind,
+        }
+        if draft.revision == 1:
+            self._connection.execute(drafts.insert(), row)
+            return
+        before = sa.and_(drafts.c.name == draft.name, drafts.c.revision == draft.revision - 1)
+        if not self._connection.execute(drafts.update().where(before).values(row)).rowcount:
+            raise StateError(f"Revision {draft.revision} does not follow the last one of draft {draft.name}")
+
+
+def _draft(row: sa.Row[Any]) -> Draft:
+    return Draft(
+        name=row.name,
+        revision=row.revision,
+        plan=json.loads(row.plan),
+        changed_at=row.changed_at,
+        actor=Actor(row.actor, ActorKind(row.actor_kind)),
+    )
+
+
+class SqlReplies:
+    """Answers to write requests, by who asked and the key they gave."""
+
+    def __init__(self, session: Session) -> None:
+        self._connection = session.connection
+
+    def find(self, actor: str, key: str) -> Reply | None:
+        row = self._connection.execute(sa.select(replies).where(_of(actor, key))).one_or_none()
+        return None if row is None else _reply(row)
+
+    def begin(self, actor: str, key: str, reply: Reply, *, instead_of: Reply | None = None) -> bool:
+        """Reserve the key; instead_of: a reply that is too old. False: somebody else was faster."""
+        if instead_of is not None:
+            same = sa.and_(_of(actor, key), replies.c.begun_at == instead_of.begun_at)
+            if not self._connection.execute(replies.delete().where(same)).rowcount:
+                return False
+        row = {"actor": actor, "key": key, "body_hash": reply.body_hash, "begun_at": reply.begun_at}
+        try:
+            with self._connection.begin_nested():  # PostgreSQL waits for somebody faster and then refuses this row
+                self._connection.execute(replies.insert(), row)
+        except sa.exc.IntegrityError:
+            return False
+        return True
+
+    def finish(self, actor: str, key: str, reply: Reply) -> bool:
+        """Keep the answer; False where the reservation is no longer this one."""
+        ours = sa.and_(_of(actor, key), replies.c.begun_at == reply.begun_at, replies.c.status.is_(None))
+        kept = {"status": reply.status, "headers": json.dumps(dict(reply.headers or {})), "body": reply.body or b""}
+        return bool(self._connection.execute(replies.update().where(ours).values(kept)).rowcount)
+
+    def drop(self, actor: str, key: str, reply: Reply) -> None:
+        """Free the key, unless the reservation is no longer this one."""
+        ours = sa.and_(_of(actor, key), replies.c.begun_at == reply.begun_at)
+        self._connection.execute(replies.delete().where(ours))
+
+    def remove(self, before: datetime | None = None) -> int:
+        """Remove what was begun before a moment, or everything; how many."""
+        old = sa.true() if before is None else replies.c.begun_at < before
+        return int(self._connection.execute(replies.delete().where(old)).rowcount)
+
+
+def _of(actor: str, key: str) -> sa.ColumnElement[bool]:
+    return sa.and_(replies.c.actor == actor, replies.c.key == key)
+
+
+def _reply(row: sa.Row[Any]) -> Reply:
+    begun = Reply(body_hash=row.body_hash, begun_at=row.begun_at)
+    if row.status is None:
+        return begun
+    return replace(begun, status=row.status, headers=json.loads(row.headers), body=bytes(row.body))

@@ -1,6 +1,11 @@
 """The journal: one entry per transaction that wrote something, each with the hash of the one before.
 
-The form of an entry's hash is in `records.journal`. `journal_heads` holds the last entry of every subject, sealed, so
+Stored form, which changes only with a migration. The hash of an entry is the SHA-256, in lower-case hexadecimal digits,
+of a JSON list without blanks, in ASCII:
+`[number, microseconds since 1970 UTC, actor, kind of actor, action, subject, before, after, detail, previous]`,
+where `detail` is the stored text and `previous` the hash of the entry before, or null for the first one.
+
+`journal_heads` holds the last entry of every subject, sealed, so
 that entries cut off at the end are missed, too. There is no single head of the whole chain: writers of different
 subjects run side by side, and one row that all of them change would refuse all but one (REPEATABLE READ).
 
@@ -8,22 +13,26 @@ A pseudonym is the HMAC-SHA256 of a customer's id as UTF-8 text under the secret
 of the name `pseudonyms`: its first 32 hexadecimal digits.
 """
 
+import getpass
 import hmac
+import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from hashlib import sha256
 from typing import Any
 
 import sqlalchemy as sa
 
 from disco.records.errors import SealError, StateError
-from disco.records.journal import JournalBreak, JournalEntry, detail_text, entry_hash
 from disco.records.people import Actor, ActorKind
 from disco.store.database import LAST_ENTRY, Statement, add_rows, ask, change_later
 from disco.store.decisions import secret_of
 from disco.store.schema import journal, journal_heads, microseconds, moment_of
 from disco.store.seals import any_text, row_seal, sealed
 from disco.store.session import Session
-from disco.store.system_user import system_user
 
 PSEUDONYM_NAME = "pseudonyms"
 SCHEMA_SUBJECT = "disco: schema"  # the subject of those who make or change tables
@@ -42,6 +51,80 @@ _SET_HEAD = (
     "INSERT INTO journal_heads (subject, number, hash, seal) VALUES (?, ?, ?, ?) "
     "ON CONFLICT (subject) DO UPDATE SET number = excluded.number, hash = excluded.hash, seal = excluded.seal"
 )
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """One transaction that wrote something."""
+
+    number: int  # from 1, without gaps
+    at: datetime
+    actor: Actor
+    action: str  # "launch", "ingest", …
+    subject: str  # a campaign, BELIEF, …
+    before: str | None  # hash of the subject's state before and after; None: there was nothing
+    after: str | None
+    detail: str  # a JSON object: plan id, batch id, counts; customers only as keyed pseudonyms
+    previous: str | None  # the hash of the entry before; None for the first
+    hash: str
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        read: dict[str, Any] = json.loads(self.detail)
+        return read
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the entry's hash is that of its content."""
+        return self.hash == entry_hash(
+            number=self.number,
+            at=self.at,
+            actor=self.actor,
+            action=self.action,
+            subject=self.subject,
+            before=self.before,
+            after=self.after,
+            detail=self.detail,
+            previous=self.previous,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalBreak:
+    """The first place at which the journal is not what was written."""
+
+    number: int  # of the entry
+    found: str  # what is wrong with it
+
+
+def entry_hash(
+    *,
+    number: int,
+    at: datetime,
+    actor: Actor,
+    action: str,
+    subject: str,
+    before: str | None,
+    after: str | None,
+    detail: str,
+    previous: str | None,
+) -> str:
+    """The hash of an entry's content and of the entry before it."""
+    moment = (at - _EPOCH) // timedelta(microseconds=1)
+    content = [number, moment, actor.name, str(actor.kind), action, subject, before, after, detail, previous]
+    return sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
+
+
+def detail_text(detail: Mapping[str, Any]) -> str:
+    """The detail as it is stored: JSON with sorted keys.
+
+    >>> detail_text({"rows": 3, "batch_id": "b1"})
+    '{"batch_id":"b1","rows":3}'
+    """
+    return json.dumps(dict(detail), separators=(",", ":"), sort_keys=True, ensure_ascii=True, allow_nan=False)
 
 
 class SqlJournal:
@@ -234,3 +317,20 @@ def _entry(row: Any) -> JournalEntry:
     kept = row._asdict()
     actor = Actor(kept.pop("actor"), ActorKind(kept.pop("kind")))
     return JournalEntry(**kept | {"at": moment_of(kept["at"])}, actor=actor)
+
+
+@cache
+def system_user() -> Actor:
+    """By the number of the account: LOGNAME and USER say what anybody likes, and a second person may be asked for."""
+    return Actor(_name(), ActorKind.COMMAND_LINE)
+
+
+def _name() -> str:
+    try:
+        import pwd
+    except ImportError:  # a system without accounts of this kind
+        return getpass.getuser()
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # an account without a name, as in a container
+        return f"uid {os.getuid()}"

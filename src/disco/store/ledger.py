@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.records.errors import NotFoundError, StateError
-from disco.records.kept import APPLIED, COUNTS, OUTCOMES
 from disco.records.life import BatchRecord, Disposition, LedgerMove
 from disco.store import schema
 from disco.store.database import FEW, ask, asked, in_order, storable, typed
 from disco.store.packs import Pack, packable, packs_of, put_pack, take_out
+from disco.store.schema import APPLIED, COUNTS, OUTCOMES
 from disco.store.seals import changed, row_seal, rows_seal, sealed
 from disco.store.session import Session, beginning_with
 
@@ -33,7 +33,7 @@ _COLUMNS = [_BATCHES.c.batch_id, *(_ROWS.c[name] for name in _NUMBERED.names if 
 
 
 class SqlLedger:
-    """Received outcomes, as kept.OUTCOMES: rows in the order received, never deleted."""
+    """Received outcomes, as schema.OUTCOMES: rows in the order received, never deleted."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -112,7 +112,7 @@ class SqlLedger:
         return in_order(pa.concat_tables(parts), "batch_number", "row").select(OUTCOMES.names)
 
     def applied(self, campaign: str, *, before: datetime | None = None) -> pa.Table:
-        """Rows that count, by batch as received, then row; kept.APPLIED, which is what net purchases need.
+        """Rows that count, by batch as received, then row; schema.APPLIED, which is what net purchases need.
 
         before: only what was ordered before this moment; the others are not read. None: all of them.
         """

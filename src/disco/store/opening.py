@@ -23,8 +23,8 @@ from disco.records.locale import LOCALE_INPUT, Locale
 from disco.store import schema
 from disco.store.database import Database, Statement, ask_all
 from disco.store.decisions import CODE_SECRET_NAME, HOLDOUT_SECRET_NAME
-from disco.store.forgotten import SALT_NAME
 from disco.store.journal import PSEUDONYM_NAME, append_own, last_within
+from disco.store.personal import SALT_NAME
 from disco.store.seals import sealed
 from disco.store.sqlite import PATIENCE_S, SqliteDatabase
 

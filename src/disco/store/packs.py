@@ -23,11 +23,11 @@ import sqlalchemy as sa
 
 from disco.records.arrays import Flags, Integers
 from disco.records.identity import customer_keys
-from disco.records.kept import OUTCOMES
 from disco.records.life import Disposition
 from disco.store import schema
 from disco.store.artefacts import Artefacts, in_one_piece, rows_of
 from disco.store.database import FEW, ask, change, in_order, storable
+from disco.store.schema import OUTCOMES
 from disco.store.session import Session
 
 LEAST_ROWS = 50_000
@@ -49,7 +49,7 @@ _ROW = pa.schema([("row", pa.int64())])
 
 
 def packable(rows: pa.Table) -> Flags | None:
-    """(n,) the rows of a batch, as kept.OUTCOMES, that are packed; None: too few of them."""
+    """(n,) the rows of a batch, as schema.OUTCOMES, that are packed; None: too few of them."""
     if rows.num_rows < LEAST_ROWS:
         return None
     flags = np.ones(rows.num_rows, np.bool_)

@@ -2,12 +2,20 @@
 
 A forgotten customer becomes one of whom nothing was known at the launch: another name, no features, and the context of
 the population (zeros). Their purchases, codes and arm stay, so that every count, price and comparison stays true.
+
+Customers who asked to be forgotten are known by the HMAC-SHA256 of their id as UTF-8 text, under the secret of the name
+`forgotten`, in hexadecimal digits: nobody can read or guess the ids. The name in the place of an id is random,
+recognisable, and the same wherever the customer appears: the text `forgotten-` and six hexadecimal digits; where ids
+are integers, `_FIRST` plus the same number. Only one in 2⁴⁰ random integers looks like one of these names.
 """
 
+import hmac
 import json
+import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
+from secrets import randbelow
 from typing import Any
 
 import numpy as np
@@ -15,11 +23,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from disco.records.arrays import Integers
-from disco.records.forgotten import Renaming, mentions, names_in_condition
+from disco.records.arrays import Flags, Integers
 from disco.records.life import Traces
-from disco.store.arrivals import SqlArrivals
 from disco.store.artefacts import index_of, rows_of
+from disco.store.contexts import SqlArrivals
+from disco.store.decisions import FORGOTTEN, secret_of
 from disco.store.packs import packs_of, take_out
 from disco.store.plans import matrix_of, table_of
 from disco.store.schema import (
@@ -33,13 +41,14 @@ from disco.store.schema import (
     jobs,
     late_decisions,
     metadata,
+    microseconds,
     outcomes,
     plan_makers,
     plans,
     pool_codes,
     schedules,
 )
-from disco.store.seals import row_seal, touch
+from disco.store.seals import check_forgotten, row_seal, seal_forgotten, touch
 from disco.store.session import CampaignRow, Session
 
 _RAW = pa.schema([("batch_number", pa.int64()), ("row", pa.int64()), ("raw", pa.string())])
@@ -59,6 +68,171 @@ _WRITTEN_BY_PEOPLE = {
 }
 _JSON = ("body", "plan")
 _OF_CUSTOMERS = (outcomes, late_decisions, pool_codes, forgotten)  # `replace` looks at each of their rows
+
+
+_NAMES = 1 << 24
+_TEXT = re.compile(r"forgotten-([0-9a-f]{6})")
+_FIRST = -(1 << 63) + (0x5D15C0F0 << 24)
+
+
+def new_name() -> int:
+    """The number of a name, drawn at random; whoever uses it looks first whether it is taken."""
+    return randbelow(_NAMES)
+
+
+def as_text(name: int) -> str:
+    """
+    >>> as_text(255)
+    'forgotten-0000ff'
+    """
+    return f"forgotten-{name:06x}"
+
+
+def as_integer(name: int) -> int:
+    return _FIRST + name
+
+
+def is_forgotten(ids: "pa.Array | pa.ChunkedArray") -> Flags:
+    """(n,) whether the customer of each id, integer or text, was forgotten.
+
+    >>> is_forgotten(pa.array(["C1", as_text(7)])).tolist(), is_forgotten(pa.array([1, as_integer(7)])).tolist()
+    ([False, True], [False, True])
+    """
+    if pa.types.is_integer(ids.type):
+        found = pc.and_(pc.greater_equal(ids, _FIRST), pc.less(ids, _FIRST + _NAMES))
+    else:
+        found = pc.match_substring_regex(ids, f"^{_TEXT.pattern}$")
+    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def mentions(raw: str, customers: Collection[str]) -> bool:
+    """Whether a row that was set aside, kept as JSON of its cells, names one of these customers.
+
+    An id counts where it stands by itself: not within a longer word or number. An id of digits alone counts outside the
+    column customer_id only as a whole cell, because prices and dates consist of digits, too.
+
+    >>> mentions('{"customer_id": " C17", "code": "X"}', {"C17"}), mentions('{"code": "see C17!"}', {"C17"})
+    (True, True)
+    >>> mentions('{"customer_id": "C170"}', {"C17"}), mentions('{"full_price": "17.50"}', {"17"})
+    (False, False)
+    """
+    try:
+        cells = dict(json.loads(raw))
+    except (ValueError, TypeError):
+        return any(customer in raw for customer in customers)
+    for customer in customers:
+        alone = _alone(customer)
+        for column, cell in cells.items():
+            text = str(cell)
+            if text.strip() == customer:
+                return True
+            if (column == "customer_id" or not customer.isdigit()) and alone.search(text):
+                return True
+    return False
+
+
+class Renaming:
+    """Other names in the place of ids, in texts that people wrote: names of drafts, sources, conditions of plans.
+
+    An id counts where it stands by itself, as in `mentions`. An id of digits alone is given another name only as a
+    whole text or between quotation marks, because another number may have the same digits.
+
+    >>> names = Renaming({"C17": "forgotten-0000ff", "17": "-5"})
+    >>> names.text("customer_id <> 'C17' and age > 17"), names.text("C170, 17.csv")
+    ("customer_id <> 'forgotten-0000ff' and age > 17", 'C170, 17.csv')
+    """
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+        self._by_word: dict[str, list[str]] = {}  # a word of each id: a text without it does not name them
+        for customer in names:
+            self._by_word.setdefault(next(iter(_WORD.findall(customer)), ""), []).append(customer)
+        self.renamed: set[str] = set()
+        """The customers whose id stood in one of the texts."""
+
+    @property
+    def customers(self) -> Collection[str]:
+        """Whose ids are looked for."""
+        return self._names.keys()
+
+    def text(self, text: str) -> str:
+        """The text with the other names."""
+        for customer in self._near(text):
+            changed = text
+            for written in {customer, customer.replace("'", "''")}:
+                if _is_number(customer):
+                    changed = self._names[customer] if changed.strip() == written else changed
+                    changed = changed.replace(f"'{written}'", f"'{self._names[customer]}'")
+                else:
+                    changed = _alone(written).sub(self._names[customer], changed)
+            if changed != text:
+                self.renamed.add(customer)
+            text = changed
+        return text
+
+    def json(self, text: str) -> str:
+        """A JSON text with the other names in all its texts and keys; unchanged, byte by byte, where there is none."""
+        try:
+            before = json.loads(text)
+        except ValueError:
+            return self.text(text)
+        after = self._value(before)
+        return text if after == before else json.dumps(after, allow_nan=False)
+
+    def is_left(self, text: str) -> bool:
+        """Whether a text still names one of the customers, as JSON or as it is."""
+        return any(
+            names_in_condition(text, customer)
+            or text.strip() in (customer, json.dumps(customer))
+            or (not _is_number(customer) and _alone(customer).search(text) is not None)
+            for customer in self._near(text)
+        )
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self._value(part) for part in value]
+        if isinstance(value, dict):
+            return {self.text(key): self._value(part) for key, part in value.items()}
+        return value
+
+    def _near(self, text: str) -> Iterator[str]:
+        for word in {"", *_WORD.findall(text)}:
+            yield from self._by_word.get(word, ())
+
+
+_WORD = re.compile(r"[0-9A-Za-z]+")
+
+
+def _is_number(customer: str) -> bool:
+    return re.fullmatch(r"-?[0-9]+", customer) is not None
+
+
+def _alone(customer: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![0-9A-Za-z]){re.escape(customer)}(?![0-9A-Za-z])")
+
+
+def names_in_condition(condition: str, customer: str) -> bool:
+    """Whether a plan's condition has this customer's id, also where it leaves them out.
+
+    An id counts as a text of SQL and, in a condition about customer_id, wherever it stands by itself; a whole number
+    may have zeros around it. `customer_id > 10 AND age > 17` also names customer 17: a removed plan can be made again.
+
+    >>> names_in_condition("customer_id <> 17", "17"), names_in_condition("age > 17", "17")
+    (True, False)
+    >>> names_in_condition("customer_id = 'C170'", "C17")
+    False
+    """
+    if "'{}'".format(customer.replace("'", "''")) in condition:
+        return True
+    if "customer_id" not in condition.casefold():
+        return False
+    if re.fullmatch(r"-?[0-9]+", customer):
+        alone = rf"(?<![0-9A-Za-z_.])0*{customer.lstrip('-').lstrip('0') or '0'}(?:\.0*)?(?![0-9A-Za-z_.])"
+    else:
+        alone = rf"(?<![0-9A-Za-z_]){re.escape(customer)}(?![0-9A-Za-z_])"
+    return re.search(alone, condition) is not None
 
 
 class SqlPersonal:
@@ -368,3 +542,44 @@ def _without_rows(table: pa.Table, rows: Integers) -> pa.Table:
 def _quoted(text: str) -> str:
     """For a regular expression of RE2, whatever the characters are."""
     return "".join(character if character.isalnum() else f"\\x{{{ord(character):x}}}" for character in text)
+
+
+SALT_NAME = "forgotten"
+
+
+class SqlForgotten:
+    """Customers who asked to be forgotten. Their ids are not kept, only hashes with a secret."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection = session.connection
+
+    def add(self, customers: Iterable[str], *, at: datetime) -> None:
+        """Remember that these were forgotten at this moment, perhaps again."""
+        hashes = self._hashes(dict.fromkeys(customers))
+        if hashes:
+            check_forgotten(self._session, self._rows())
+            again = self._session.database.among(forgotten.c.hash, pa.array(hashes, pa.string()))
+            self._connection.execute(forgotten.delete().where(again))
+            self._connection.execute(forgotten.insert(), [{"hash": text, "forgotten_at": at} for text in hashes])
+            seal_forgotten(self._connection)
+
+    def among(self, customers: Iterable[str], *, since: datetime | None = None) -> frozenset[str]:
+        """Those of these customers who were forgotten, at this moment or after it."""
+        rows = self._rows()
+        check_forgotten(self._session, rows)
+        first = None if since is None else microseconds(since)
+        found = {row["hash"] for row in rows if first is None or row["forgotten_at"] >= first}
+        if not found:  # few were ever forgotten, and millions may be asked about
+            return frozenset()
+        wanted = list(dict.fromkeys(customers))
+        return frozenset(customer for customer, text in zip(wanted, self._hashes(wanted), strict=True) if text in found)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """Everybody who was forgotten."""
+        self._session.read_ahead(FORGOTTEN)
+        return self._session.read_before(forgotten)["all"]  # type: ignore[no-any-return]
+
+    def _hashes(self, customers: Iterable[str]) -> list[str]:
+        salt = secret_of(self._session, SALT_NAME)
+        return [hmac.digest(salt, customer.encode(), "sha256").hex() for customer in customers]

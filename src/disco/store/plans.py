@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from disco.records.arrays import Matrix
 from disco.records.errors import FileFormatError, InputError, NotFoundError, StateError
-from disco.records.kept import LABELS, PLANNED
 from disco.records.life import CampaignRecord, PlanRecord, PlanTables, State
 from disco.records.locale import Locale
 from disco.records.plan import Plan
@@ -20,7 +19,7 @@ from disco.records.plan_summary import PlanSummary, Solution
 from disco.store.artefacts import Artefacts, in_one_piece
 from disco.store.database import storable
 from disco.store.packs import packs_of
-from disco.store.schema import campaigns, contexts, moment_of, plans
+from disco.store.schema import LABELS, PLANNED, campaigns, contexts, moment_of, plans
 from disco.store.seals import check_campaign, check_plan, check_state, is_plan_sealed, sealed, touch
 from disco.store.session import CampaignRow, Session, beginning_with, no_such_campaign
 

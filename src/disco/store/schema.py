@@ -6,12 +6,13 @@ may have millions of rows do not declare what these refer to: PostgreSQL would l
 come from rows read in the same transaction, which nobody ever deletes.
 
 Decisions, contexts and features of a plan, and the codes of a launch, are artefacts (`artefacts.py`); their names are
-here. Columns named `seal` hold a hash of the row (`seals.py`).
+here, and the columns of large tables as Arrow schemas. Columns named `seal` hold a hash of the row (`seals.py`).
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 import sqlalchemy as sa
 
 from disco.records.errors import InputError, StateError
@@ -362,7 +363,7 @@ shop_settings = sa.Table(
     _seal(),
 )
 
-# append-only, by triggers (`append_only.py`)
+# append-only, by triggers (`migrations/__init__.py`)
 journal = sa.Table(
     "journal",
     metadata,
@@ -508,3 +509,78 @@ ARTEFACT_COLUMNS = (
     jobs.c.result_artefact,
     *(arrivals.c[name] for name in ("customers", "customer_index", "contexts", "features")),
 )
+
+
+# What a plan decides about each customer. `depth` is null where there is no code.
+PLANNED = pa.schema(
+    [
+        pa.field("customer_id", pa.string(), nullable=False),
+        pa.field("arm", pa.string(), nullable=False),
+        pa.field("depth", pa.float64()),
+        pa.field("value", pa.float64(), nullable=False),
+        pa.field("known", pa.bool_(), nullable=False),
+        pa.field("expected_full_price", pa.float64()),
+        pa.field("expected_engagement", pa.float64()),
+    ]
+)
+
+# Of plans that need them, after the other columns of both tables: the part of the customers with limits of its own, and
+# how a code is sent.
+LABELS = pa.schema([pa.field("segment", pa.string()), pa.field("channel", pa.string())])
+
+# `row` numbers the decisions of a campaign from 0; `code` and `depth` are null together: no code.
+# `customer_id` comes back with the type the campaign was launched with, int64 or text.
+# `propensity` is the probability of the depth played, estimated from `propensity_draws` draws; added after the launch.
+DECISIONS = pa.schema(
+    [
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("customer_id", pa.string(), nullable=False),
+        pa.field("arm", pa.string(), nullable=False),
+        pa.field("depth", pa.float64()),
+        pa.field("code", pa.string()),
+        pa.field("value", pa.float64(), nullable=False),
+        pa.field("known", pa.bool_(), nullable=False),
+        pa.field("late", pa.bool_(), nullable=False),  # decided after the launch, from the reserve
+        pa.field("expected_full_price", pa.float64()),
+        pa.field("expected_engagement", pa.float64()),
+        pa.field("propensity", pa.float64()),
+        pa.field("propensity_draws", pa.int64()),
+    ]
+)
+
+# `row` is the place in the batch as received, from 0. What cannot be read is null, and `raw` holds the row as JSON.
+# `customer_id` is text as received: an outcome may name somebody who is not in the campaign.
+OUTCOMES = pa.schema(
+    [
+        pa.field("batch_id", pa.string(), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("event_id", pa.string()),
+        pa.field("customer_id", pa.string()),
+        pa.field("code", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("refers_to", pa.string()),
+        pa.field("ordered_at", pa.timestamp("us", tz="UTC")),
+        pa.field("full_price_minor", pa.int64()),
+        pa.field("disposition", pa.string(), nullable=False),
+        pa.field("reason", pa.string()),
+        pa.field("raw", pa.string()),
+    ]
+)
+
+# What the net purchases of codes are made of, of rows that count.
+APPLIED = pa.schema(
+    [OUTCOMES.field(name) for name in ("event_id", "code", "kind", "refers_to", "ordered_at", "full_price_minor")]
+)
+
+COUNTS = pa.schema([("batch_id", pa.string()), ("disposition", pa.string()), ("rows", pa.int64())])
+
+
+class Told(NamedTuple):
+    """What one customer of a campaign was told: the part of a decision that a checkout asks for."""
+
+    depth: float | None
+    """None: no code."""
+    code: str | None
+    """Their own, as it is kept."""
+    known: bool
+    """Whether the context was the customer's own."""

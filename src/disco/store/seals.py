@@ -19,6 +19,10 @@ integers, as they are stored. Where more than columns of one row goes in:
 - forgotten: hash and moment of every row of `forgotten` by hash. It is kept as bytes among the secrets, under the name
   `forgotten customers`, from the first customer on who is forgotten.
 
+The state of a subject, for the journal, is the SHA-256 of a JSON list without blanks, in ASCII. It has a list
+`[kind, name, seal]` for every row that belongs to the subject, sorted; a cell that is no text is written as Python
+writes it. A subject without rows has none.
+
 A null seal is a broken one. A seal finds mistakes and accidents; whoever can write the database can compute it too.
 """
 
@@ -27,6 +31,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cache
 from hashlib import sha256
 from typing import Any
 
@@ -36,11 +41,11 @@ import sqlalchemy as sa
 
 from disco.records.content import content_hash
 from disco.records.errors import DiscoError, SealError
-from disco.records.kept import OUTCOMES
 from disco.records.life import BrokenSeal, Sealed
 from disco.store import schema
-from disco.store.database import UNREADABLE, Database, change_later, in_order
+from disco.store.database import UNREADABLE, Database, Statement, ask, change_later, in_order
 from disco.store.packs import packs_of
+from disco.store.schema import BELIEF, DRAFTS, EVERYTHING, JOBS, OUTCOMES, PEOPLE
 from disco.store.session import CampaignRow, Session, no_such_campaign
 
 _COLUMNS = {
@@ -496,3 +501,84 @@ def any_text(connection: sa.Connection) -> Iterator[None]:
         yield
     finally:
         driver.text_factory = before
+
+
+_HERE = "$subject$"
+_SUBJECT: "sa.ColumnElement[str]" = sa.literal_column(_HERE, sa.Text)
+
+
+def state_hash(connection: sa.Connection, subject: str) -> str | None:
+    """The state of a campaign, of the belief, of people and settings, or of everything; None: nothing is kept of it."""
+    questions = question_of_state(subject)
+    with any_text(connection):
+        return hash_of_state([ask(connection, *one) for one in questions])
+
+
+def question_of_state(subject: str) -> list[Statement]:
+    """The question whose answer `hash_of_state` takes. Jobs and drafts have no seals, and so no states: no question."""
+    if subject in (JOBS, DRAFTS):  # a query would begin the snapshot, with which heartbeats collide, earlier
+        return []
+    statement, parameters = _compiled(subject if subject in (BELIEF, EVERYTHING, PEOPLE) else None)
+    return [(statement, tuple(subject for _ in range(parameters)))]
+
+
+def hash_of_state(answers: list[list[Any]]) -> str | None:
+    rows = sorted([str(cell) for cell in row] for answer in answers for row in answer)
+    return sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest() if rows else None
+
+
+@cache
+def _compiled(subject: str | None) -> tuple[str, int]:
+    """The statement in the database's own words, and how often it has the subject: every write asks twice.
+
+    subject: one of those that are no campaign; None: a campaign, by its name.
+    """
+    if subject is None:
+        parts = _of_campaigns(one=True)
+    elif subject == BELIEF:
+        parts = _of_belief()
+    elif subject == PEOPLE:
+        parts = _of_people()
+    else:
+        parts = [*_of_campaigns(one=False), *_of_belief(), *_of_people(), *_of_secrets()]
+    # no value but the subject is a parameter, and both drivers take them by position
+    text = str(sa.union_all(*parts).compile(compile_kwargs={"literal_binds": True}))
+    return text.replace(_HERE, "?"), text.count(_HERE)
+
+
+def _of_campaigns(*, one: bool) -> list["sa.Select[Any]"]:
+    plans, campaigns = schema.plans, schema.campaigns
+    of_plan, of_campaign = plans.c.campaign == _SUBJECT, campaigns.c.campaign == _SUBJECT
+    parts = [
+        (_sealed_rows("plan", plans.c.plan_id), of_plan),
+        (_sealed_rows("launch", campaigns.c.campaign), of_campaign),
+        (_sealed_rows("state", campaigns.c.campaign, "state_seal"), of_campaign),
+        (_sealed_rows("evidence", schema.evidence.c.network).join(campaigns), of_campaign),
+        (_sealed_rows("batch", schema.batches.c.batch_id).join(campaigns), of_campaign),
+    ]
+    for table in (schema.plan_makers, schema.approvals):
+        joined = _sealed_rows(table.name, table.c.name).join(plans, plans.c.plan_id == table.c.plan_id)
+        parts.append((joined, of_plan))
+    return [part.where(condition) if one else part for part, condition in parts]
+
+
+def _of_belief() -> list["sa.Select[Any]"]:
+    return [_sealed_rows("version", schema.versions.c.model), _sealed_rows("active", schema.active_versions.c.model)]
+
+
+def _of_people() -> list["sa.Select[Any]"]:
+    return [
+        _sealed_rows("person", schema.people.c.name),
+        _sealed_rows("key", schema.api_keys.c.key_id),
+        _sealed_rows("invitation", schema.invitations.c.token_hash),
+        _sealed_rows("setting", schema.shop_settings.c.name),
+    ]
+
+
+def _of_secrets() -> list["sa.Select[Any]"]:
+    """Among them the seal of the list of forgotten customers."""
+    return [_sealed_rows("secret", schema.secrets.c.name)]
+
+
+def _sealed_rows(kind: str, name: "sa.Column[Any]", seal: str = "seal") -> "sa.Select[Any]":
+    return sa.select(sa.literal(kind, sa.Text).label("kind"), name.label("name"), name.table.c[seal].label("seal"))

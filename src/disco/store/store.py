@@ -12,17 +12,13 @@ from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.people import Actor
 from disco.records.ports import Clock
 from disco.records.private import private_folder
-from disco.store.approvals import SqlApprovals, SqlShopSettings
-from disco.store.arrivals import SqlArrivals
 from disco.store.artefacts import Artefacts, FolderArtefacts, rehearsal
 from disco.store.beliefs import SqlBeliefs
-from disco.store.contexts import SqlContexts
+from disco.store.contexts import SqlArrivals, SqlContexts
 from disco.store.database import Database, send_changes
 from disco.store.decisions import SqlDecisions
-from disco.store.drafts import SqlDrafts, SqlReplies
-from disco.store.forgotten import SqlForgotten
-from disco.store.jobs import SqlJobs
-from disco.store.journal import SqlJournal, append, question_of_head
+from disco.store.jobs import SqlDrafts, SqlJobs, SqlReplies, SqlSchedules, SqlWebhooks
+from disco.store.journal import SqlJournal, append, question_of_head, system_user
 from disco.store.ledger import SqlLedger
 from disco.store.opening import (
     is_empty,
@@ -33,22 +29,19 @@ from disco.store.opening import (
     refuse_another_revision,
     refuse_upgraded,
 )
-from disco.store.people import SqlPeople, SqlSessions
-from disco.store.personal import SqlPersonal
+from disco.store.people import SqlApprovals, SqlPeople, SqlSessions, SqlShopSettings
+from disco.store.personal import SqlForgotten, SqlPersonal
 from disco.store.plans import SqlPlans
-from disco.store.schedules import SqlSchedules, SqlWebhooks
 from disco.store.schema import BELIEF, EVERYTHING
-from disco.store.seals import SqlSeals, any_text, seal_states
+from disco.store.seals import SqlSeals, any_text, hash_of_state, question_of_state, seal_states
 from disco.store.session import Session
-from disco.store.states import hash_of_state, question_of_state
-from disco.store.system_user import system_user
 
 
 class Transaction:
     """What lies in the store, within one transaction: repositories of campaigns and belief, their seals, what is kept
     about customers, and the people who use the system.
 
-    Tables are Arrow, with the schemas of `records.kept`; text with NUL characters, NaN and infinity are an InputError;
+    Tables are Arrow, with the schemas of `schema`; text with NUL characters, NaN and infinity are an InputError;
     a missing thing, or one that is there already, a StateError.
     """
 
