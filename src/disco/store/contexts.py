@@ -25,7 +25,7 @@ from disco.store import schema
 from disco.store.artefacts import index_of, rows_of
 from disco.store.database import asked, storable
 from disco.store.plans import matrix_of, table_of
-from disco.store.seals import row_seal, sealed, touch
+from disco.store.rows import is_whole
 from disco.store.session import Session
 
 _TABLE, _LATE = schema.contexts, schema.late_decisions
@@ -92,8 +92,8 @@ class SqlContexts:
         """Contexts of all decisions of a campaign, by row, under a network it has none of yet."""
         number = self._session.number(campaign)
         artefact = self._session.artefacts.put(table_of(contexts))
-        touch(self._session, number)
-        self._connection.execute(_TABLE.insert(), {"campaign_number": number, "network": network, "artefact": artefact})
+        self._session.refuse_changed_state(self._session.campaign_row(campaign))
+        self._session.add(_TABLE, {"campaign_number": number, "network": network, "artefact": artefact})
 
     def of(self, campaign: str, network: str, rows: Integers | None = None) -> Matrix:
         """Of these decisions, in the order asked for; of all without `rows`."""
@@ -177,7 +177,7 @@ class SqlArrivals:
             "features": artefacts.put(arrivals.features),
         }
         self.remove(campaign)
-        self._connection.execute(_ARRIVALS.insert(), sealed("arrivals", row))
+        self._session.add(_ARRIVALS, row)
 
     def day(self, campaign: str) -> date | None:
         """Of what is prepared; None where nothing is."""
@@ -194,9 +194,8 @@ class SqlArrivals:
         return found.take(rows_of(index, found.customers["customer_id"], asked("customer_id", customers)))
 
     def remove(self, campaign: str) -> None:
-        self._connection.execute(
-            _ARRIVALS.delete().where(_ARRIVALS.c.campaign_number == self._session.number(campaign))
-        )
+        for row in self._session.raw(_ARRIVALS, "campaign_number", self._session.number(campaign)):
+            self._session.remove(_ARRIVALS, row)
 
     def remove_customers(self, campaign: str, customers: Collection[str]) -> None:
         """Keep what is prepared without these customers."""
@@ -226,7 +225,7 @@ class SqlArrivals:
 
     def _row(self, campaign: str) -> dict[str, Any] | None:
         rows = self._session.raw(_ARRIVALS, "campaign_number", self._session.number(campaign))
-        return None if not rows or rows[0]["seal"] != row_seal("arrivals", rows[0]) else rows[0]
+        return rows[0] if rows and is_whole(_ARRIVALS, rows[0]) else None
 
     def _tables(self, row: dict[str, Any]) -> Arrivals | None:
         """None where an artefact is gone or damaged."""

@@ -17,8 +17,7 @@ from disco.records.wording import counted
 from disco.store import schema
 from disco.store.artefacts import FolderArtefacts
 from disco.store.database import Database
-from disco.store.decisions import CODE_SECRET_NAME, HOLDOUT_SECRET_NAME
-from disco.store.journal import PSEUDONYM_NAME, SCHEMA_SUBJECT, append_own
+from disco.store.journal import SCHEMA_SUBJECT, append_own
 from disco.store.migrations import create_triggers, is_own_trigger, missing_triggers
 from disco.store.opening import (
     UPGRADE,
@@ -28,7 +27,7 @@ from disco.store.opening import (
     revisions_in,
     shown,
 )
-from disco.store.personal import SALT_NAME
+from disco.store.session import SECRETS, Session
 
 # WAL with two or more writing connections can lose committed rows: fixed in 3.51.3
 _WAL_BUG = (3, 7, 0), (3, 51, 2)
@@ -82,7 +81,7 @@ def restore_schema(url: str) -> tuple[Repair, ...]:
             there = set(inspector.get_table_names())
             if schema.REVISIONS not in there or revisions_in(connection) != [schema.REVISION]:
                 return ()  # an emptied database, or one of another program or revision: the checks say so
-            has_journal = {schema.journal.name, schema.journal_heads.name} <= there
+            has_journal = {schema.journal.name, schema.tallies.name} <= there
             # before its table is locked by making triggers: the last entry is read by another connection
             last = database.last_entry(connection)[0] if has_journal else None
             for table in schema.metadata.sorted_tables:
@@ -102,7 +101,8 @@ def restore_schema(url: str) -> tuple[Repair, ...]:
                 words = f"The triggers {', '.join(lost)} were created."
                 made.append(Repair(where=f"table {schema.journal.name}", changed=words))
             if made and has_journal:
-                append_own(connection, last, action="repair", detail={"changed": [one.changed for one in made]})
+                session, detail = Session(connection, database), {"changed": [one.changed for one in made]}
+                append_own(session, last, action="repair", detail=detail)
             return tuple(made)
     finally:
         database.engine.dispose()
@@ -285,8 +285,8 @@ def _schema(connection: sa.Connection) -> Iterator[Diagnosis]:
             if kind == "remove_table":
                 extra.append(parts[0].name)
             else:
-                table, words = _in_words(kind, parts)
-                problems.setdefault(table, []).append(words)
+                name, words = _in_words(kind, parts)
+                problems.setdefault(name, []).append(words)
     for table in schema.metadata.sorted_tables:
         if table.name in there and (more := list(_keys_and_conditions(connection, inspector, table))):
             problems.setdefault(table.name, []).extend(more)
@@ -366,7 +366,7 @@ def _plain(condition: str) -> str:
 def _secrets(connection: sa.Connection) -> Iterator[Diagnosis]:
     """That they are there; their seals are compared with everything else's."""
     there = set(connection.execute(sa.select(schema.secrets.c.name)).scalars())
-    missing = sorted({CODE_SECRET_NAME, HOLDOUT_SECRET_NAME, SALT_NAME, PSEUDONYM_NAME} - there)
+    missing = sorted({*SECRETS} - there)
     yield Diagnosis.of(
         "secrets",
         "database",

@@ -6,8 +6,7 @@ caller and key.
 """
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +17,6 @@ from disco.records.errors import NotFoundError, StateError
 from disco.records.jobs import (
     MOST_RESULT_BYTES,
     Draft,
-    Event,
     Job,
     JobKind,
     JobProblem,
@@ -28,9 +26,9 @@ from disco.records.jobs import (
     Reply,
     Webhook,
 )
-from disco.records.people import Actor, ActorKind
+from disco.store.database import add_rows, change, update_of
+from disco.store.rows import as_json, from_row, to_row
 from disco.store.schema import drafts, jobs, occurrences, replies, schedules, webhooks
-from disco.store.seals import changed, row_seal, sealed
 from disco.store.session import Session, beginning_with
 
 _LISTED = [column for column in jobs.c if column.name not in ("result", "result_artefact", "once")]
@@ -48,21 +46,8 @@ class SqlJobs:
         """Keep a job; the one that is there already where one was added with the same `once`."""
         if once is not None and (there := self._first(jobs.c.once == once)) is not None:
             return there
-        row = {
-            "id": job.id,
-            "once": once,
-            "kind": job.kind,
-            "body": json.dumps(dict(job.body), allow_nan=False),
-            "state": job.state,
-            "actor": job.actor.name,
-            "actor_kind": job.actor.kind,
-            "created_at": job.created_at,
-            "due_at": job.due_at,
-            "attempts": job.attempts,
-            "cancel_requested": job.cancel_requested,
-            "schedule_id": job.schedule_id,
-        }
-        self._connection.execute(jobs.insert(), row)
+        row = {name: cell for name, cell in to_row(job).items() if name != "number"}
+        add_rows(self._connection, jobs, [{**row, "once": once}])
         added = self._first(jobs.c.id == job.id)
         assert added is not None  # for the type checker: it was just written
         return added
@@ -71,11 +56,10 @@ class SqlJobs:
         """By its id, or by four or more characters of its beginning where these name a single job."""
         none = NotFoundError(f"There is no job {job_id}", fix="`GET /api/v1/jobs` lists them.")
         row = beginning_with(self._connection, jobs.c.id, job_id, rows=sa.select(jobs), none=none)
-        found = row._mapping
-        result = found["result"]
-        if found["result_artefact"] is not None:
-            result = self._session.artefacts.get(found["result_artefact"])["json"][0].as_py()
-        return _job(found, result=None if result is None else json.loads(result))
+        result = row.result
+        if row.result_artefact is not None:
+            result = self._session.artefacts.get(row.result_artefact)["json"][0].as_py()
+        return from_row(Job, {**row._mapping, "result": result})
 
     def page(
         self, *, before: int | None, limit: int, state: JobState | None = None, kind: JobKind | None = None
@@ -88,7 +72,7 @@ class SqlJobs:
             rows = rows.where(jobs.c.state == state)
         if kind is not None:
             rows = rows.where(jobs.c.kind == kind)
-        return tuple(_job(row) for row in self._connection.execute(rows).mappings())
+        return tuple(from_row(Job, row) for row in self._connection.execute(rows).mappings())
 
     def is_due(self, *, now: datetime, kinds: Collection[JobKind], not_of: Collection[str] = ()) -> bool:
         """Whether `claim` would have something to do."""
@@ -115,7 +99,7 @@ class SqlJobs:
         while (
             row := self._connection.execute(oldest.with_for_update(skip_locked=True)).mappings().first()
         ) is not None:
-            found = _job(row)
+            found = from_row(Job, row)
             lost = found.state is JobState.RUNNING
             if lost and found.cancel_requested:
                 self._set(found, state=JobState.CANCELLED, finished_at=now, lease_until=None)
@@ -125,7 +109,7 @@ class SqlJobs:
                     message=f"The worker was lost {found.attempts} times while it ran this job. Read the logs of the "
                     "workers (there may be too little memory), and submit the job again.",
                 )
-                self._set(found, state=JobState.FAILED, finished_at=now, lease_until=None, problem=_text(problem))
+                self._set(found, state=JobState.FAILED, finished_at=now, lease_until=None, problem=as_json(problem))
             else:
                 claimed = {"worker": worker, "lease_until": until, "attempts": found.attempts + 1, "started_at": now}
                 self._set(found, **claimed, state=JobState.RUNNING, progress=None)
@@ -136,7 +120,7 @@ class SqlJobs:
         """Prolong the lease; the job as it is now, without body and result. None: it is no longer this worker's."""
         values: dict[str, Any] = {"lease_until": until}
         if progress is not None:
-            values["progress"] = json.dumps(asdict(progress))
+            values["progress"] = as_json(progress)
         if not self._change(job, **values):
             return None
         return self._first(jobs.c.number == job.number)
@@ -164,7 +148,7 @@ class SqlJobs:
             lease_until=None,
             result=result,
             result_artefact=artefact,
-            problem=None if problem is None else _text(problem),
+            problem=None if problem is None else as_json(problem),
         )
 
     def give_back(self, job: Job, *, due_at: datetime, problem: JobProblem | None = None, counted: bool = True) -> bool:
@@ -176,7 +160,7 @@ class SqlJobs:
             lease_until=None,
             attempts=job.attempts - (not counted),
             progress=None,
-            problem=None if problem is None else _text(problem),
+            problem=None if problem is None else as_json(problem),
         )
 
     def request_cancel(self, job_id: str, *, at: datetime) -> Job:
@@ -201,7 +185,7 @@ class SqlJobs:
 
     def _first(self, condition: sa.ColumnElement[bool]) -> Job | None:
         row = self._connection.execute(sa.select(*_LISTED).where(condition)).mappings().one_or_none()
-        return None if row is None else _job(row)
+        return None if row is None else from_row(Job, row)
 
     def _set(self, job: Job, **values: Any) -> None:
         self._connection.execute(jobs.update().where(jobs.c.number == job.number).values(values))
@@ -220,65 +204,29 @@ def _claimable(now: datetime, kinds: Collection[JobKind], not_of: Collection[str
     return sa.and_(sa.or_(due, lost), jobs.c.kind.in_(sorted(kinds)), jobs.c.actor.not_in(sorted(not_of)))
 
 
-def _text(problem: JobProblem) -> str:
-    return json.dumps({**asdict(problem), "problems": [dict(one) for one in problem.problems]}, allow_nan=False)
-
-
-def _job(row: sa.RowMapping, *, result: Mapping[str, Any] | None = None) -> Job:
-    progress, problem = (None if row[name] is None else json.loads(row[name]) for name in ("progress", "problem"))
-    return Job(
-        id=row["id"],
-        kind=JobKind(row["kind"]),
-        body=json.loads(row["body"]),
-        state=JobState(row["state"]),
-        actor=Actor(row["actor"], ActorKind(row["actor_kind"])),
-        created_at=row["created_at"],
-        due_at=row["due_at"],
-        started_at=row["started_at"],
-        finished_at=row["finished_at"],
-        attempts=row["attempts"],
-        worker=row["worker"],
-        lease_until=row["lease_until"],
-        progress=None if progress is None else JobProgress(**progress),
-        result=result,
-        problem=None if problem is None else JobProblem(**{**problem, "problems": tuple(problem["problems"])}),
-        cancel_requested=bool(row["cancel_requested"]),
-        schedule_id=row["schedule_id"],
-        number=row["number"],
-    )
-
-
 class SqlSchedules:
     """Schedules, and what each has asked for."""
 
     def __init__(self, session: Session) -> None:
+        self._session = session
         self._connection = session.connection
 
     def add(self, schedule: JobSchedule) -> None:
-        row = {
-            "id": schedule.id,
-            "kind": schedule.kind,
-            "body": json.dumps(dict(schedule.body), allow_nan=False),
-            "rule": schedule.rule,
-            "time_zone": schedule.time_zone,
-            "next_at": schedule.next_at,
-            "paused": schedule.paused,
-            "actor": schedule.actor.name,
-            "actor_kind": schedule.actor.kind,
-            "created_at": schedule.created_at,
-        }
-        self._connection.execute(schedules.insert(), sealed("schedule", row))
+        self._session.add(schedules, to_row(schedule))
 
     def get(self, schedule_id: str) -> JobSchedule:
         """By its id, or by four or more characters of its beginning where these name a single one."""
         none = NotFoundError(f"There is no schedule {schedule_id}", fix="`disco schedule list` lists them.")
         every = sa.select(schedules)
-        return _schedule(beginning_with(self._connection, schedules.c.id, schedule_id, rows=every, none=none))
+        return from_row(
+            JobSchedule,
+            beginning_with(self._connection, schedules.c.id, schedule_id, rows=every, none=none)._mapping,
+        )
 
     def all(self) -> tuple[JobSchedule, ...]:
         """In the order they were made."""
         rows = sa.select(schedules).order_by(schedules.c.created_at, schedules.c.id)
-        return tuple(map(_schedule, self._connection.execute(rows)))
+        return tuple(from_row(JobSchedule, row) for row in self._connection.execute(rows).mappings())
 
     def set_next(self, schedule_id: str, next_at: datetime | None) -> None:
         self._set(schedule_id, next_at=next_at)
@@ -289,7 +237,8 @@ class SqlSchedules:
     def remove(self, schedule_id: str) -> None:
         """With its occurrences; its jobs stay."""
         self._connection.execute(occurrences.delete().where(occurrences.c.schedule_id == schedule_id))
-        self._connection.execute(schedules.delete().where(schedules.c.id == schedule_id))
+        for row in self._session.raw(schedules, "id", schedule_id):
+            self._session.remove(schedules, row)
 
     def occurred(self, schedule_id: str) -> frozenset[str]:
         """What it has asked for."""
@@ -302,101 +251,58 @@ class SqlSchedules:
         self._connection.execute(occurrences.insert(), row)
 
     def _set(self, schedule_id: str, **values: Any) -> None:
-        _change(self._connection, "schedule", schedules, schedule_id, values)
-
-
-def _schedule(row: sa.Row[Any]) -> JobSchedule:
-    return JobSchedule(
-        id=row.id,
-        kind=JobKind(row.kind),
-        body=json.loads(row.body),
-        rule=row.rule,
-        time_zone=row.time_zone,
-        next_at=row.next_at,
-        paused=bool(row.paused),
-        actor=Actor(row.actor, ActorKind(row.actor_kind)),
-        created_at=row.created_at,
-    )
+        for row in self._session.raw(schedules, "id", schedule_id):
+            self._session.set(schedules, row, **values)
 
 
 class SqlWebhooks:
     """Webhooks with their secrets."""
 
     def __init__(self, session: Session) -> None:
+        self._session = session
         self._connection = session.connection
 
     def add(self, webhook: Webhook, *, secret: str) -> None:
-        row = {
-            "id": webhook.id,
-            "url": webhook.url,
-            "events": json.dumps(list(webhook.events)),
-            "secret": secret,
-            "active": webhook.active,
-            "created_at": webhook.created_at,
-            "actor": webhook.actor.name,
-            "actor_kind": webhook.actor.kind,
-        }
-        self._connection.execute(webhooks.insert(), sealed("webhook", row))
+        self._session.add(webhooks, {**to_row(webhook), "secret": secret})
 
     def get(self, webhook_id: str) -> Webhook:
         """By its id, or by four or more characters of its beginning where these name a single one."""
-        return _webhook(self._row(webhook_id))
+        return from_row(Webhook, self._row(webhook_id)._mapping)
 
     def secret(self, webhook_id: str) -> str:
         row = self._row(webhook_id)
-        _check("webhook", row)
+        self._session.refuse_changed(webhooks, row._mapping)
         return str(row.secret)
 
     def all(self) -> tuple[Webhook, ...]:
         """In the order they were made."""
         rows = sa.select(webhooks).order_by(webhooks.c.created_at, webhooks.c.id)
-        return tuple(map(_webhook, self._connection.execute(rows)))
+        return tuple(from_row(Webhook, row) for row in self._connection.execute(rows).mappings())
 
     def set_active(self, webhook_id: str, active: bool) -> None:
-        _change(self._connection, "webhook", webhooks, webhook_id, {"active": active})
+        for row in self._session.raw(webhooks, "id", webhook_id):
+            self._session.set(webhooks, row, active=active)
 
     def remove(self, webhook_id: str) -> None:
-        self._connection.execute(webhooks.delete().where(webhooks.c.id == webhook_id))
+        for row in self._session.raw(webhooks, "id", webhook_id):
+            self._session.remove(webhooks, row)
 
     def _row(self, webhook_id: str) -> sa.Row[Any]:
         none = NotFoundError(f"There is no webhook {webhook_id}", fix="`GET /api/v1/webhooks` lists them.")
         return beginning_with(self._connection, webhooks.c.id, webhook_id, rows=sa.select(webhooks), none=none)
 
 
-def _webhook(row: sa.Row[Any]) -> Webhook:
-    return Webhook(
-        id=row.id,
-        url=row.url,
-        events=tuple(map(Event, json.loads(row.events))),
-        active=bool(row.active),
-        created_at=row.created_at,
-        actor=Actor(row.actor, ActorKind(row.actor_kind)),
-    )
-
-
-def _check(kind: str, row: sa.Row[Any]) -> None:
-    """Refuse to act by one that another program has changed, in somebody's name. It can still be listed and removed."""
-    if row.seal != row_seal(kind, row._mapping):
-        raise changed(f"The {kind} {row.id}")
-
-
-def _change(connection: sa.Connection, kind: str, table: sa.Table, key: str, values: dict[str, Any]) -> None:
-    for row in connection.execute(sa.select(table).where(table.c.id == key)):
-        _check(kind, row)
-        seal = row_seal(kind, {**row._mapping, **values})
-        connection.execute(table.update().where(table.c.id == key).values(**values, seal=seal))
-
-
 class SqlDrafts:
     """Plans that are being written."""
 
     def __init__(self, session: Session) -> None:
+        self._session = session
         self._connection = session.connection
 
     def find(self, name: str) -> Draft | None:
         rows = sa.select(drafts).where(drafts.c.name == name, drafts.c.plan.is_not(None))
-        row = self._connection.execute(rows).one_or_none()
-        return None if row is None else _draft(row)
+        row = self._connection.execute(rows).mappings().one_or_none()
+        return None if row is None else from_row(Draft, row)
 
     def revision(self, name: str) -> int:
         """The last revision under this name, also where it was deleted; 0: there was none."""
@@ -405,8 +311,8 @@ class SqlDrafts:
 
     def all(self) -> tuple[Draft, ...]:
         """By name."""
-        rows = self._connection.execute(sa.select(drafts).where(drafts.c.plan.is_not(None)))
-        return tuple(sorted(map(_draft, rows), key=lambda draft: draft.name))
+        rows = self._connection.execute(sa.select(drafts).where(drafts.c.plan.is_not(None))).mappings()
+        return tuple(sorted((from_row(Draft, row) for row in rows), key=lambda draft: draft.name))
 
     def put(self, draft: Draft) -> None:
         """Write a draft; StateError unless its revision is the one after the last."""
@@ -417,41 +323,25 @@ class SqlDrafts:
         self._write(draft, None)
 
     def _write(self, draft: Draft, plan: str | None) -> None:
-        row = {
-            "name": draft.name,
-            "revision": draft.revision,
-            "plan": plan,
-            "changed_at": draft.changed_at,
-            "actor": draft.actor.name,
-            "actor_kind": draft.actor.kind,
-        }
+        row = {**to_row(draft), "plan": plan}
         if draft.revision == 1:
-            self._connection.execute(drafts.insert(), row)
+            add_rows(self._connection, drafts, [row])
             return
-        before = sa.and_(drafts.c.name == draft.name, drafts.c.revision == draft.revision - 1)
-        if not self._connection.execute(drafts.update().where(before).values(row)).rowcount:
+        before = update_of(drafts, tuple(row), ("name", "revision"))
+        if not change(self._connection, before, (*row.values(), draft.name, draft.revision - 1)):
             raise StateError(f"Revision {draft.revision} does not follow the last one of draft {draft.name}")
-
-
-def _draft(row: sa.Row[Any]) -> Draft:
-    return Draft(
-        name=row.name,
-        revision=row.revision,
-        plan=json.loads(row.plan),
-        changed_at=row.changed_at,
-        actor=Actor(row.actor, ActorKind(row.actor_kind)),
-    )
 
 
 class SqlReplies:
     """Answers to write requests, by who asked and the key they gave."""
 
     def __init__(self, session: Session) -> None:
+        self._session = session
         self._connection = session.connection
 
     def find(self, actor: str, key: str) -> Reply | None:
-        row = self._connection.execute(sa.select(replies).where(_of(actor, key))).one_or_none()
-        return None if row is None else _reply(row)
+        row = self._connection.execute(sa.select(replies).where(_of(actor, key))).mappings().one_or_none()
+        return None if row is None else from_row(Reply, row)
 
     def begin(self, actor: str, key: str, reply: Reply, *, instead_of: Reply | None = None) -> bool:
         """Reserve the key; instead_of: a reply that is too old. False: somebody else was faster."""
@@ -486,10 +376,3 @@ class SqlReplies:
 
 def _of(actor: str, key: str) -> sa.ColumnElement[bool]:
     return sa.and_(replies.c.actor == actor, replies.c.key == key)
-
-
-def _reply(row: sa.Row[Any]) -> Reply:
-    begun = Reply(body_hash=row.body_hash, begun_at=row.begun_at)
-    if row.status is None:
-        return begun
-    return replace(begun, status=row.status, headers=json.loads(row.headers), body=bytes(row.body))

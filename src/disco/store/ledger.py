@@ -16,9 +16,9 @@ from disco.records.errors import NotFoundError, StateError
 from disco.records.life import BatchRecord, Disposition, LedgerMove
 from disco.store import schema
 from disco.store.database import FEW, ask, asked, in_order, storable, typed
-from disco.store.packs import Pack, packable, packs_of, put_pack, take_out
+from disco.store.packs import Pack, packable, packs_of, put_pack, rows_seal, seal_of_rows, take_out
+from disco.store.rows import from_row, is_whole
 from disco.store.schema import APPLIED, COUNTS, OUTCOMES
-from disco.store.seals import changed, row_seal, rows_seal, sealed
 from disco.store.session import Session, beginning_with
 
 _BATCHES, _ROWS, _CAMPAIGNS = schema.batches, schema.outcomes, schema.campaigns
@@ -185,7 +185,7 @@ class SqlLedger:
         for batch in self._connection.execute(of_campaign).all():
             flag = batch.reverted_at is not None
             others = sa.and_(_ROWS.c.batch_number == batch.number, _ROWS.c.reverted != flag)
-            if batch.seal == row_seal("batch", batch._mapping):  # a batch that was changed says nothing about its rows
+            if is_whole(_BATCHES, batch._mapping):  # a batch that was changed says nothing about its rows
                 count += self._connection.execute(_ROWS.update().where(others).values(reverted=flag)).rowcount
         return count
 
@@ -212,34 +212,32 @@ class SqlLedger:
         flags, names = packable(received), dict[str, str]()
         if flags is not None and pc.all(pc.equal(received["batch_id"], record.batch_id)).as_py():
             names = put_pack(self._session.artefacts, received if flags.all() else received.filter(pa.array(flags)))
-        self._connection.execute(
-            _BATCHES.insert(),
-            sealed(
-                "batch",
-                {
-                    "batch_id": record.batch_id,
-                    "campaign_number": self._session.number(record.campaign),
-                    "source": record.source,
-                    "content_hash": record.content_hash,
-                    "received_at": record.received_at,
-                    "reverted_at": None,
-                    "rows_seal": rows_seal(received),
-                    **names,
-                },
-            ),
+        self._session.add(
+            _BATCHES,
+            {
+                "batch_id": record.batch_id,
+                "campaign_number": self._session.number(record.campaign),
+                "source": record.source,
+                "content_hash": record.content_hash,
+                "received_at": record.received_at,
+                "reverted_at": None,
+                "rows_seal": rows_seal(received),
+                **names,
+            },
         )
         return received if flags is None or not names else received.filter(pa.array(~flags))
 
     def _revert(self, batch_id: str, at: datetime) -> None:
-        in_force = sa.and_(_BATCHES.c.batch_id == batch_id, _BATCHES.c.reverted_at.is_(None))
-        row = self._connection.execute(sa.select(_BATCHES).where(in_force)).mappings().one_or_none()
-        if row is None:
+        row = next(iter(self._session.raw(_BATCHES, "batch_id", batch_id)), None)
+        if row is None or row["reverted_at"] is not None:
             raise StateError(f"Batch {batch_id} is not in force: it was reverted before, or never received")
-        if row["seal"] != row_seal("batch", row):
-            raise changed(f"Batch {batch_id}")
-        number, seal = row["number"], row_seal("batch", {**row, "reverted_at": at})
-        self._connection.execute(_BATCHES.update().where(in_force).values(reverted_at=at, seal=seal))
-        self._connection.execute(_ROWS.update().where(_ROWS.c.batch_number == number).values(reverted=True))
+        self._session.set(_BATCHES, row, reverted_at=at)
+        self._connection.execute(_ROWS.update().where(_ROWS.c.batch_number == row["number"]).values(reverted=True))
+
+    def seal_rows(self, campaign: str) -> None:
+        """Take the outcomes of a campaign's batches as they are now: for those who changed them on purpose."""
+        for row in self._session.raw(_BATCHES, "campaign_number", self._session.number(campaign)):
+            self._session.set(_BATCHES, row, rows_seal=seal_of_rows(self._session, row["number"]))
 
     def _add_outcomes(self, campaign: str, rows: pa.Table) -> None:
         rows = self._numbered(rows).append_column("reverted", pa.array(np.zeros(rows.num_rows, bool)))
@@ -332,11 +330,4 @@ def _once(rows: pa.Table) -> pa.Table:
 
 
 def _record(row: sa.Row[Any]) -> BatchRecord:
-    return BatchRecord(
-        batch_id=row.batch_id,
-        campaign=row.campaign,
-        source=row.source,
-        content_hash=row.content_hash,
-        received_at=row.received_at,
-        reverted_at=row.reverted_at,
-    )
+    return from_row(BatchRecord, row._mapping)

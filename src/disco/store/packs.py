@@ -22,11 +22,12 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.records.arrays import Flags, Integers
+from disco.records.content import content_hash
 from disco.records.identity import customer_keys
 from disco.records.life import Disposition
 from disco.store import schema
 from disco.store.artefacts import Artefacts, in_one_piece, rows_of
-from disco.store.database import FEW, ask, change, in_order, storable
+from disco.store.database import FEW, ask, in_order, storable
 from disco.store.schema import OUTCOMES
 from disco.store.session import Session
 
@@ -41,11 +42,23 @@ _ABSENT = ("refers_to", "reason", "raw")
 _INDEXED = {"event_id": "event_index", "code": "code_index"}
 _CELLS = ", ".join(("number", "campaign_number", "batch_id", "reverted_at", *COLUMNS))
 _FOUND = f"SELECT {_CELLS} FROM batches WHERE pack IS NOT NULL AND "
-_SET = f"UPDATE batches SET {', '.join(f'{name} = ?' for name in COLUMNS)} WHERE number = ?"
 _ROWS = schema.outcomes
 _NO_NAME = "none"  # of a damaged batch: no artefact has this name
 _STORED = OUTCOMES.remove(OUTCOMES.get_field_index("batch_id")).append(pa.field("batch_number", pa.int64()))
 _ROW = pa.schema([("row", pa.int64())])
+_UNCHANGING = pa.schema(
+    [
+        OUTCOMES.field(name)
+        for name in (
+            *("row", "event_id", "customer_id", "code", "kind", "refers_to"),
+            *("ordered_at", "full_price_minor", "raw"),
+        )
+    ]
+)
+# of rows set aside alone, for good: those of all other rows follow from the rules and may change
+_WHERE_SET_ASIDE = pa.schema([OUTCOMES.field(name).with_nullable(True) for name in ("disposition", "reason")])
+_ROWS_SEALED = pa.schema([*_UNCHANGING, *_WHERE_SET_ASIDE])
+SEALED_COLUMNS = tuple(_UNCHANGING.names)
 
 
 def packable(rows: pa.Table) -> Flags | None:
@@ -156,7 +169,8 @@ class Pack:
     def replace(self, keep: Flags) -> None:
         """Keep only the flagged rows; with none of them there is no pack any more."""
         names = put_pack(self.session.artefacts, self.table.filter(pa.array(keep))) if keep.any() else {}
-        change(self.session.connection, _SET, (*(names.get(name) for name in COLUMNS), self.number))
+        [row] = self.session.raw(schema.batches, "number", self.number)
+        self.session.set(schema.batches, row, **{name: names.get(name) for name in COLUMNS})
 
     def _unhidden(self, places: Integers) -> Integers:
         if not places.size:
@@ -190,3 +204,22 @@ def take_out(session: Session, pack: Pack, places: Integers) -> None:
     rows = rows.append_column("campaign_number", pa.array(np.full(places.size, pack.campaign_number)))
     rows = rows.append_column("reverted", pa.array(np.full(places.size, not pack.in_force)))
     session.database.insert(session.connection, _ROWS, rows)
+
+
+def rows_seal(outcomes: pa.Table) -> str:
+    """Of a batch's rows, in any order: `records.content.content_hash` of the columns that never change, by row, and of
+    disposition and reason where the row was set aside (null elsewhere), wherever the rows lie."""
+    rows = in_order(outcomes, "row")
+    columns = [rows[field.name].cast(field.type) for field in _UNCHANGING]
+    aside = rows["raw"].is_valid()
+    columns += [pc.if_else(aside, rows[field.name], pa.scalar(None, field.type)) for field in _WHERE_SET_ASIDE]
+    return content_hash(pa.table(columns, schema=_ROWS_SEALED))
+
+
+def seal_of_rows(session: Session, number: int) -> str:
+    """The same of the rows that are kept of a batch, in the database and in its pack."""
+    columns = [_ROWS.c[name] for name in _ROWS_SEALED.names]
+    rows = sa.select(*columns).where(_ROWS.c.batch_number == number)
+    parts = [session.database.select(session.connection, rows, _ROWS_SEALED)]
+    parts += [pack.rows(pack.seen(), _ROWS_SEALED) for pack in packs_of(session, batches=[number])]
+    return rows_seal(pa.concat_tables(parts))

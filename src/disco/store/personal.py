@@ -27,11 +27,13 @@ from disco.records.arrays import Flags, Integers
 from disco.records.life import Traces
 from disco.store.artefacts import index_of, rows_of
 from disco.store.contexts import SqlArrivals
-from disco.store.decisions import FORGOTTEN, secret_of
+from disco.store.decisions import EVERYBODY_FORGOTTEN
 from disco.store.packs import packs_of, take_out
 from disco.store.plans import matrix_of, table_of
+from disco.store.rows import is_whole
 from disco.store.schema import (
     ARTEFACT_COLUMNS,
+    EVERYTHING,
     approvals,
     batches,
     campaigns,
@@ -48,8 +50,7 @@ from disco.store.schema import (
     pool_codes,
     schedules,
 )
-from disco.store.seals import check_forgotten, row_seal, seal_forgotten, touch
-from disco.store.session import CampaignRow, Session
+from disco.store.session import FORGOTTEN, CampaignRow, Session
 
 _RAW = pa.schema([("batch_number", pa.int64()), ("row", pa.int64()), ("raw", pa.string())])
 _THEIRS = pa.schema(
@@ -236,7 +237,7 @@ def names_in_condition(condition: str, customer: str) -> bool:
 
 
 class SqlPersonal:
-    """What is kept about single customers and may go. Seals are not kept up: whoever changes something reseals it."""
+    """What is kept about single customers and may go. Whoever changes outcomes seals their batches again."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -249,7 +250,7 @@ class SqlPersonal:
         names: id → name, both as text. Evidence, and dispositions of the ledger, are the caller's business.
         """
         row = self._session.campaign_row(campaign)
-        touch(self._session, row.number)
+        self._session.refuse_changed_state(row)
         SqlArrivals(self._session).remove_customers(campaign, set(names))
         launched = self._replace_launched(row, names)
         late = self._replace_late(row, names)
@@ -275,10 +276,11 @@ class SqlPersonal:
                 }
                 if all(row[name] == value for name, value in values.items()):
                     continue
-                if table is schedules and row["seal"] == row_seal("schedule", row):  # a damaged one stays so
-                    values["seal"] = row_seal("schedule", {**row, **values})
-                key = table.primary_key.columns[0]
-                self._connection.execute(table.update().where(key == row[key.name]).values(values))
+                if "seal" in table.c and is_whole(table, row):
+                    self._session.set(table, row, **values)
+                else:  # a damaged one stays so
+                    key = table.primary_key.columns[0]
+                    self._connection.execute(table.update().where(key == row[key.name]).values(values))
                 changed += 1
         return changed
 
@@ -317,9 +319,11 @@ class SqlPersonal:
 
     def remove_plan(self, plan_id: str) -> None:
         """Remove a plan that was not launched."""
-        removed = self._connection.execute(plans.delete().where(plans.c.plan_id == plan_id, _not_launched()))
-        for table in (plan_makers, approvals) if removed.rowcount else ():
-            self._connection.execute(table.delete().where(table.c.plan_id == plan_id))
+        waiting = sa.select(plans.c.plan_id).where(plans.c.plan_id == plan_id, _not_launched())
+        if self._connection.execute(waiting).all():
+            for table in (plan_makers, approvals, plans):
+                for row in self._session.raw(table, "plan_id", plan_id):
+                    self._session.remove(table, row)
 
     def drop_raw(self, campaign: str) -> int:
         """Empty the raw text of all rows set aside; dispositions and reasons stay. How many had one."""
@@ -330,14 +334,17 @@ class SqlPersonal:
     def drop_features(self, campaign: str) -> bool:
         """Drop the retained features: no other network can embed its customers then. Whether there were any."""
         row = self._session.campaign_row(campaign)
-        touch(self._session, row.number)
+        self._session.refuse_changed_state(row)
         SqlArrivals(self._session).remove(campaign)
-        of_plan = plans.update().where(plans.c.plan_id == row.plan_id, plans.c.features.is_not(None))
-        late = late_decisions.c.campaign_number == row.number
-        of_late = late_decisions.update().where(late, late_decisions.c.features.is_not(None))
+        dropped = False
         # late arrivals may have come since the features of the launch were dropped
-        dropped = [self._connection.execute(kept.values(features=None)).rowcount for kept in (of_plan, of_late)]
-        return any(dropped)
+        for table, key in ((plans, "plan_id"), (late_decisions, "campaign_number")):
+            value = row.plan_id if table is plans else row.number
+            for one in self._session.raw(table, key, value):
+                if one["features"] is not None:
+                    self._session.set(table, one, features=None)
+                    dropped = True
+        return dropped
 
     def taken(self, ids: Collection[str]) -> frozenset[str]:
         """Those of these ids that a customer or an outcome of any campaign has."""
@@ -374,12 +381,8 @@ class SqlPersonal:
         """Customers of the launch among these; their rows of every artefact are replaced."""
         artefacts = self._session.artefacts
         rows = self._launched_rows(row, pa.array(sorted(names), pa.string()))
-        late = self._connection.execute(
-            sa.select(late_decisions.c.row, late_decisions.c.customer_id).where(
-                late_decisions.c.campaign_number == row.number
-            )
-        )
-        after = np.array([one.row for one in late if one.customer_id in names], np.int64)
+        late = self._session.raw(late_decisions, "campaign_number", row.number)
+        after = np.array([one["row"] for one in late if one["customer_id"] in names], np.int64)
         of_networks = self._zero_contexts(row, np.concatenate([rows, after]))
         if not rows.size:
             return []
@@ -400,10 +403,9 @@ class SqlPersonal:
                 for name, column in zip(features.column_names, features.columns, strict=True)
             ]
             of_plan["features"] = artefacts.put(pa.table(columns, schema=features.schema), compressed=True)
-        self._connection.execute(plans.update().where(plans.c.plan_id == row.plan_id).values(of_plan))
-        index = artefacts.put(index_of(renamed["customer_id"]))
-        of_number = campaigns.c.number == row.number
-        self._connection.execute(campaigns.update().where(of_number).values(customer_index=index))
+        [plan] = self._session.raw(plans, "plan_id", row.plan_id)
+        self._session.set(plans, plan, **of_plan)
+        self._session.set(campaigns, row.cells, customer_index=artefacts.put(index_of(renamed["customer_id"])))
         return found
 
     def _zero_contexts(self, row: CampaignRow, rows: Integers) -> dict[str, str]:
@@ -412,31 +414,26 @@ class SqlPersonal:
         if not rows.size:
             return {}
         made = {}
-        kept = sa.select(contexts).where(contexts.c.campaign_number == row.number)
-        for one in self._connection.execute(kept).all():
-            table = self._session.artefacts.get(one.artefact)
+        for one in self._session.raw(contexts, "campaign_number", row.number):
+            table = self._session.artefacts.get(one["artefact"])
             name = self._session.artefacts.put(_without_rows(table, rows[rows < table.num_rows]))
-            place = sa.and_(contexts.c.campaign_number == row.number, contexts.c.network == one.network)
-            self._connection.execute(contexts.update().where(place).values(artefact=name))
-            made[one.network] = name
+            self._session.set(contexts, one, artefact=name)
+            made[one["network"]] = name
         return made
 
     def _replace_late(self, row: CampaignRow, names: Mapping[str, str]) -> list[str]:
-        asked = self._session.database.among(late_decisions.c.customer_id, pa.array(sorted(names), pa.string()))
-        of_campaign = late_decisions.c.campaign_number == row.number
-        rows = self._connection.execute(sa.select(late_decisions).where(of_campaign, asked)).all()
-        for one in rows:
-            self._connection.execute(
-                late_decisions.update()
-                .where(of_campaign, late_decisions.c.row == one.row)
-                .values(
-                    customer_id=names[one.customer_id],
-                    known=False,
-                    context=bytes(len(bytes(one.context))),
-                    features=None if one.features is None else _NOTHING,
-                )
+        late = self._session.raw(late_decisions, "campaign_number", row.number)
+        theirs = [one for one in late if one["customer_id"] in names]
+        for one in theirs:
+            self._session.set(
+                late_decisions,
+                one,
+                customer_id=names[one["customer_id"]],
+                known=False,
+                context=bytes(len(bytes(one["context"]))),
+                features=None if one["features"] is None else _NOTHING,
             )
-        return [one.customer_id for one in rows]
+        return [one["customer_id"] for one in theirs]
 
     def _replace_outcomes(self, number: int, names: Mapping[str, str]) -> dict[str, int]:
         """Rows replaced, per customer with one."""
@@ -544,9 +541,6 @@ def _quoted(text: str) -> str:
     return "".join(character if character.isalnum() else f"\\x{{{ord(character):x}}}" for character in text)
 
 
-SALT_NAME = "forgotten"
-
-
 class SqlForgotten:
     """Customers who asked to be forgotten. Their ids are not kept, only hashes with a secret."""
 
@@ -557,17 +551,13 @@ class SqlForgotten:
     def add(self, customers: Iterable[str], *, at: datetime) -> None:
         """Remember that these were forgotten at this moment, perhaps again."""
         hashes = self._hashes(dict.fromkeys(customers))
-        if hashes:
-            check_forgotten(self._session, self._rows())
-            again = self._session.database.among(forgotten.c.hash, pa.array(hashes, pa.string()))
-            self._connection.execute(forgotten.delete().where(again))
-            self._connection.execute(forgotten.insert(), [{"hash": text, "forgotten_at": at} for text in hashes])
-            seal_forgotten(self._connection)
+        for row in [row for row in self._rows() if row["hash"] in hashes]:
+            self._session.remove(forgotten, row)
+        self._session.add(forgotten, *({"hash": text, "forgotten_at": at} for text in hashes))
 
     def among(self, customers: Iterable[str], *, since: datetime | None = None) -> frozenset[str]:
         """Those of these customers who were forgotten, at this moment or after it."""
         rows = self._rows()
-        check_forgotten(self._session, rows)
         first = None if since is None else microseconds(since)
         found = {row["hash"] for row in rows if first is None or row["forgotten_at"] >= first}
         if not found:  # few were ever forgotten, and millions may be asked about
@@ -576,10 +566,13 @@ class SqlForgotten:
         return frozenset(customer for customer, text in zip(wanted, self._hashes(wanted), strict=True) if text in found)
 
     def _rows(self) -> list[dict[str, Any]]:
-        """Everybody who was forgotten."""
-        self._session.read_ahead(FORGOTTEN)
-        return self._session.read_before(forgotten)["all"]  # type: ignore[no-any-return]
+        """Everybody who was forgotten. SealError where the list is not what was kept: one who is missing would get a
+        second code."""
+        self._session.read_ahead(EVERYBODY_FORGOTTEN)
+        rows: list[dict[str, Any]] = self._session.read_before(forgotten)["all"]
+        self._session.refuse_incomplete(forgotten, EVERYTHING, rows)
+        return rows
 
     def _hashes(self, customers: Iterable[str]) -> list[str]:
-        salt = secret_of(self._session, SALT_NAME)
+        salt = self._session.secret(FORGOTTEN)
         return [hmac.digest(salt, customer.encode(), "sha256").hex() for customer in customers]

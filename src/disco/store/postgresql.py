@@ -34,7 +34,6 @@ from disco.store.database import (
     ask_all,
     compiled,
     python_values,
-    watch_writes,
 )
 from disco.store.schema import PARTIAL_INDEXES, metadata
 
@@ -65,7 +64,6 @@ class PostgresDatabase:
         sa.event.listen(self.engine, "before_cursor_execute", lambda connection, *_: connection.info[EXCHANGE].send())
         sa.event.listen(self.engine, "commit", lambda connection: connection.info[EXCHANGE].commit())
         sa.event.listen(self.engine, "rollback", _undo)
-        watch_writes(self.engine)
         # a connection of its own: whoever waits for one of the others may wait for the one who reads here
         self._journal = sa.create_engine(
             self.engine.url,

@@ -6,7 +6,7 @@ may have millions of rows do not declare what these refer to: PostgreSQL would l
 come from rows read in the same transaction, which nobody ever deletes.
 
 Decisions, contexts and features of a plan, and the codes of a launch, are artefacts (`artefacts.py`); their names are
-here, and the columns of large tables as Arrow schemas. Columns named `seal` hold a hash of the row (`seals.py`).
+here, and the columns of large tables as Arrow schemas. Columns named `seal` hold a hash of the row (`rows.py`).
 """
 
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from disco.records.errors import InputError, StateError
 from disco.records.life import Disposition
 
-BASELINE = "0011"  # revision of the first release; databases of before have lower ones and are not upgraded
+BASELINE = "0012"  # revision of the first release; databases of before have lower ones and are not upgraded
 REVISION = BASELINE  # the last of migrations/versions
 REVISIONS = "alembic_version"  # the table that alembic keeps the revision in
 BELIEF = "main"
@@ -97,6 +97,7 @@ forgotten = sa.Table(
     metadata,
     sa.Column("hash", sa.Text, primary_key=True),
     sa.Column("forgotten_at", Moment, nullable=False),
+    _seal(),
 )
 
 plans = sa.Table(
@@ -131,9 +132,7 @@ campaigns = sa.Table(
     sa.Column("customer_index", sa.Text),
     sa.Column("code_index", sa.Text),
     sa.Column("propensities", sa.Text),  # null until they are estimated
-    _seal(),  # of what the launch wrote
-    _seal("late_seal"),  # of all late arrivals in their order; null while there are none
-    _seal("state_seal"),  # of what changes: state, propensities, late arrivals, reserves, contexts, the recall
+    _seal(),
 )
 
 late_decisions = sa.Table(
@@ -153,6 +152,7 @@ late_decisions = sa.Table(
     sa.Column("features", sa.Text),  # JSON: name → number or null
     sa.Column("segment", sa.Text),
     sa.Column("channel", sa.Text),
+    _seal(),
     sa.UniqueConstraint("campaign_number", "customer_id"),
 )
 
@@ -171,6 +171,7 @@ contexts = sa.Table(
     _of_campaign(key=True),
     sa.Column("network", sa.Text, primary_key=True),
     sa.Column("artefact", sa.Text, nullable=False),
+    _seal(),
 )
 
 reserves = sa.Table(
@@ -179,6 +180,7 @@ reserves = sa.Table(
     _of_campaign(key=True),
     sa.Column("depth", sa.Double, primary_key=True),
     sa.Column("codes", sa.BigInteger),  # null: no limit
+    _seal(),
     sa.CheckConstraint("codes >= 0", name="reserves_never_overdrawn"),
 )
 
@@ -380,14 +382,13 @@ journal = sa.Table(
     sa.Column("hash", sa.Text, nullable=False),
 )
 
-# the last entry of every subject: one row for all of them would be a conflict of writers of different subjects
-journal_heads = sa.Table(
-    "journal_heads",
+# the sums of the seals of an owner's rows, by table (`rows.py`)
+tallies = sa.Table(
+    "tallies",
     metadata,
-    sa.Column("subject", sa.Text, primary_key=True),
-    sa.Column("number", sa.BigInteger, nullable=False),
-    sa.Column("hash", sa.Text, nullable=False),
-    _seal(),
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),  # of the table
+    sa.Column("tally", sa.Text, nullable=False),
 )
 
 # work that is done later or elsewhere; a job belongs to the worker that is named until its lease is over
