@@ -30,7 +30,7 @@ from disco.store.database import (
     select_few,
     storable,
 )
-from disco.store.packs import Pack, packs_of
+from disco.store.ledger import Pack, packs_of
 from disco.store.rows import as_text, is_whole
 from disco.store.schema import (
     DECISIONS,

@@ -28,19 +28,16 @@ from disco.records.life import Traces
 from disco.store.artefacts import index_of, rows_of
 from disco.store.contexts import SqlArrivals
 from disco.store.decisions import EVERYBODY_FORGOTTEN
-from disco.store.packs import packs_of, take_out
+from disco.store.ledger import packs_of, take_out
 from disco.store.plans import matrix_of, table_of
 from disco.store.rows import is_whole
 from disco.store.schema import (
     ARTEFACT_COLUMNS,
     EVERYTHING,
     approvals,
-    batches,
     campaigns,
     contexts,
-    drafts,
     forgotten,
-    jobs,
     late_decisions,
     metadata,
     microseconds,
@@ -48,7 +45,6 @@ from disco.store.schema import (
     plan_makers,
     plans,
     pool_codes,
-    schedules,
 )
 from disco.store.session import FORGOTTEN, CampaignRow, Session
 
@@ -62,12 +58,10 @@ _IDS_PER_SEARCH = 200
 
 # what people type, and what tells nothing else: another name may stand there without another meaning
 _WRITTEN_BY_PEOPLE = {
-    jobs: ("once", "body"),
-    schedules: ("body",),
-    drafts: ("name", "plan"),
-    batches: ("source",),
+    table: {column.name: column.info["personal"] for column in table.c if "personal" in column.info}
+    for table in metadata.sorted_tables
+    if any("personal" in column.info for column in table.c)
 }
-_JSON = ("body", "plan")
 _OF_CUSTOMERS = (outcomes, late_decisions, pool_codes, forgotten)  # `replace` looks at each of their rows
 
 
@@ -270,8 +264,8 @@ class SqlPersonal:
         for table, columns in _WRITTEN_BY_PEOPLE.items():
             for row in self._connection.execute(sa.select(table)).mappings().all():
                 values = {
-                    name: names.json(row[name]) if name in _JSON else names.text(row[name])
-                    for name in columns
+                    name: names.json(row[name]) if kind == "json" else names.text(row[name])
+                    for name, kind in columns.items()
                     if row[name] is not None
                 }
                 if all(row[name] == value for name, value in values.items()):

@@ -18,7 +18,7 @@ from disco.records.plan import Plan
 from disco.records.plan_summary import PlanSummary, Solution
 from disco.store.artefacts import Artefacts, in_one_piece
 from disco.store.database import storable
-from disco.store.packs import packs_of
+from disco.store.ledger import packs_of
 from disco.store.rows import is_whole
 from disco.store.schema import LABELS, PLANNED, campaigns, contexts, moment_of, plans
 from disco.store.session import CampaignRow, Session, beginning_with, no_such_campaign

@@ -74,6 +74,12 @@ def _seal(name: str = "seal") -> sa.Column[str]:
     return sa.Column(name, sa.Text)
 
 
+PERSONAL = {"personal": "text"}
+"""In the `info` of a column in which people type, and may type a customer's id, whoever owns its table: `forget` puts
+another name there and `access` shows what stands there. Other personal columns are those of the tables of customers."""
+PERSONAL_JSON = {"personal": "json"}
+"""The same of a column of JSON."""
+
 metadata = sa.MetaData(
     naming_convention={
         "ix": "%(table_name)s_by_%(column_0_N_name)s",
@@ -190,13 +196,13 @@ batches = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True),
     sa.Column("batch_id", sa.Text, nullable=False, unique=True),
     _of_campaign(),
-    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("source", sa.Text, nullable=False, info=PERSONAL),
     sa.Column("content_hash", sa.Text, nullable=False),
     sa.Column("received_at", Moment, nullable=False),
     sa.Column("reverted_at", Moment),
     _seal("rows_seal"),  # of what never changes in its outcomes
     _seal(),
-    sa.Column("pack", sa.Text),  # artefacts of a large batch, as are the following (`packs.py`); null: it has no pack
+    sa.Column("pack", sa.Text),  # artefacts of a large batch, as are the following (`ledger.py`); null: it has no pack
     sa.Column("event_index", sa.Text),
     sa.Column("code_index", sa.Text),
     sa.Index("batches_by_campaign", "campaign_number", "number"),
@@ -397,9 +403,11 @@ jobs = sa.Table(
     metadata,
     sa.Column("number", sa.Integer, primary_key=True),  # in the order they were asked for
     sa.Column("id", sa.Text, nullable=False, unique=True),
-    sa.Column("once", sa.Text, unique=True),  # the same piece of work is not asked for twice; null: it may be
+    sa.Column(
+        "once", sa.Text, unique=True, info=PERSONAL
+    ),  # the same piece of work is not asked for twice; null: it may be
     sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),  # JSON, as are progress, result and problem
+    sa.Column("body", sa.Text, nullable=False, info=PERSONAL_JSON),  # JSON, as are progress, result and problem
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("actor", sa.Text, nullable=False),
     sa.Column("actor_kind", sa.Text, nullable=False),
@@ -424,7 +432,7 @@ schedules = sa.Table(
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),  # JSON
+    sa.Column("body", sa.Text, nullable=False, info=PERSONAL_JSON),  # JSON
     sa.Column("rule", sa.Text, nullable=False),
     sa.Column("time_zone", sa.Text, nullable=False),
     sa.Column("next_at", Moment),
@@ -447,9 +455,9 @@ occurrences = sa.Table(
 drafts = sa.Table(
     "drafts",
     metadata,
-    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True, info=PERSONAL),
     sa.Column("revision", sa.Integer, nullable=False),
-    sa.Column("plan", sa.Text),  # JSON; null: it was deleted, and its revisions are not used again
+    sa.Column("plan", sa.Text, info=PERSONAL_JSON),  # JSON; null: it was deleted, and its revisions are not used again
     sa.Column("changed_at", Moment, nullable=False),
     sa.Column("actor", sa.Text, nullable=False),
     sa.Column("actor_kind", sa.Text, nullable=False),

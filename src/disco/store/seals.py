@@ -11,7 +11,7 @@ from disco.records.life import BrokenSeal, Sealed
 from disco.store import schema
 from disco.store.database import UNREADABLE, any_text
 from disco.store.journal import all_tallies
-from disco.store.packs import SEALED_COLUMNS, seal_of_rows
+from disco.store.ledger import SEALED_COLUMNS, seal_of_rows
 from disco.store.rows import KINDS, is_whole, owner_of, sum_of
 from disco.store.session import Session, no_such_campaign
 
