@@ -20,7 +20,7 @@ from stores import artefacts_of, new_urls, open_store
 from trial_server import TrialServer, trial_server
 
 from disco.records.errors import MissingPartError
-from disco.store import packs
+from disco.store import ledger
 
 # In a fresh clone the first users of the kernels compile them, which takes minutes. These two drills call almost all of
 # them. One process gets both, and the others meanwhile run rooms that need few, so that little is compiled twice.
@@ -273,5 +273,5 @@ def store_url(copied_database_url: Callable[[str, Callable[[str], None]], str]) 
 def kept_as(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The test runs with outcomes as rows of the database, as of small batches, and in packs, as of large ones."""
     if request.param == "packs":
-        monkeypatch.setattr(packs, "LEAST_ROWS", 1)
+        monkeypatch.setattr(ledger, "LEAST_ROWS", 1)
     return str(request.param)

@@ -15,11 +15,11 @@ from stores import open_store
 
 from disco.records.currency import read_currency
 from disco.records.errors import InputError, StateError
-from disco.records.kept import DECISIONS
 from disco.records.life import PlanTables, State
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.store import BELIEF, Store
 from disco.store.database import FEW
+from disco.store.schema import DECISIONS
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from store_samples import MOMENT, add_campaign, batch, outcomes, receive
 from stores import open_store
 
 from disco.records.errors import InputError, StateError
-from disco.records.kept import OUTCOMES
 from disco.records.life import Disposition
 from disco.store import Store
+from disco.store.schema import OUTCOMES
 
 pytestmark = pytest.mark.usefixtures("kept_as")
 

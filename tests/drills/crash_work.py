@@ -11,11 +11,11 @@ from stores import open_store
 from disco.operations.learn import rebuilt_evidence
 from disco.records.errors import DiscoError
 from disco.records.life import Disposition
-from disco.store import Store, packs
+from disco.store import Store, ledger
 
 CUSTOMERS = 1_500
 _BATCHES = 8
-_MANY = packs.LEAST_ROWS
+_MANY = ledger.LEAST_ROWS
 
 
 def batches(store: Store) -> list[pa.Table]:
@@ -35,7 +35,7 @@ def work(url: str, files: Sequence[pa.Table], first: int, messages: Any) -> None
             launch_small(store, customers=CUSTOMERS)
             messages.send(("launched", None))
         for place in range(max(first, 0), len(files)):
-            packs.LEAST_ROWS = 1 if place % 2 else _MANY  # large and small batches in turn, each kept in its own way
+            ledger.LEAST_ROWS = 1 if place % 2 else _MANY  # large and small batches in turn, each kept in its own way
             messages.send((place, ingest_small(store, files[place], source=f"file {place}")))
         messages.send(("done", None))
     except DiscoError as error:  # a server that died: said in plain words, and nothing more was acknowledged

@@ -19,7 +19,7 @@ from whole_shop import make_shop, outputs
 
 from disco.entrypoints.python import doctor
 from disco.records.errors import DiscoError
-from disco.store import packs
+from disco.store import ledger
 
 FOUND, REFUSED, HARMLESS = "found by doctor", "refused by the command that reads it", "harmless: all outputs are equal"
 
@@ -92,12 +92,12 @@ class DamageDrill:
 def drill(*, flips: int, seed: int, say: Callable[[str], None] = lambda _: None) -> Counter[str]:
     """How the flips ended; AssertionError names the first that nobody noticed."""
     with TemporaryDirectory(prefix="disco-damage-") as folder:
-        least = packs.LEAST_ROWS
-        packs.LEAST_ROWS = 1  # what counts lies in packs, the other rows in the database: both are hit
+        least = ledger.LEAST_ROWS
+        ledger.LEAST_ROWS = 1  # what counts lies in packs, the other rows in the database: both are hit
         try:
             shop = make_shop(Path(folder) / "shop")
         finally:
-            packs.LEAST_ROWS = least
+            ledger.LEAST_ROWS = least
         running = DamageDrill(shop, random.Random(seed))
         for number in range(1, flips + 1):
             flip = running.random_flip()

@@ -105,7 +105,7 @@ def test_a_restored_shop_is_the_same_row_by_row(
     entries = before["journal.arrow"].num_rows
     assert after["journal.arrow"].slice(0, entries) == before["journal.arrow"]
     assert after["journal.arrow"].slice(entries)["action"].to_pylist() == ["restore"]
-    own = ("journal.arrow", "journal_heads.arrow")
+    own = ("journal.arrow", "tallies.arrow")
     assert {name: after[name] for name in after if name not in own} == {
         name: before[name] for name in before if name not in own
     }

@@ -35,8 +35,8 @@ from disco.operations.replay import add_propensities
 from disco.operations.upkeep import audit
 from disco.records.decisions import Audience
 from disco.records.errors import InputError, StateError
-from disco.records.forgotten import Renaming, as_integer, as_text, is_forgotten, mentions, names_in_condition
 from disco.records.jobs import JobKind
+from disco.store.personal import Renaming, as_integer, as_text, is_forgotten, mentions, names_in_condition
 from disco.web import once as replies
 
 CANARY, LATE, STRANGER = "CANARY-7f3e9b", "CANARY-late-51", "CANARY-stranger"

@@ -20,9 +20,9 @@ from disco.operations.plan import Planned, keep, load
 from disco.records.content import content_hash
 from disco.records.decisions import Arm
 from disco.records.errors import DiscoError, StateError
-from disco.store import Store
+from disco.store import Store, schema
 from disco.store.artefacts import FolderArtefacts
-from disco.store.seals import row_seal
+from disco.store.rows import seal_of
 
 CUSTOMERS = 400
 
@@ -65,7 +65,7 @@ class PlanInStore:
         with sqlite3.connect(self.file) as database:
             for column, content in cells.items():
                 database.execute(f"UPDATE plans SET {column} = ?", (content,))
-            database.execute("UPDATE plans SET seal = ?", (row_seal("plan", self.row_in(database)),))
+            database.execute("UPDATE plans SET seal = ?", (seal_of(schema.plans, self.row_in(database)),))
         database.close()
 
     def table(self, column: str) -> pa.Table:

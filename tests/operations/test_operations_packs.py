@@ -14,11 +14,11 @@ from disco.operations.learn import rebuilt_evidence
 from disco.operations.outcomes import ingest, revert
 from disco.operations.upkeep import audit, repair_campaigns
 from disco.records.errors import DiscoError, StateError
-from disco.records.kept import OUTCOMES
 from disco.records.life import Disposition
-from disco.store import packs
+from disco.store import ledger
 from disco.store.copying import copy_out
 from disco.store.opening import open_database
+from disco.store.schema import OUTCOMES
 
 MANY = 10**9
 COLUMNS = ("event_id", "customer_id", "code", "ordered_at", "full_price", "kind", "refers_to")
@@ -26,7 +26,7 @@ COLUMNS = ("event_id", "customer_id", "code", "ordered_at", "full_price", "kind"
 
 @pytest.fixture
 def url(database_url, monkeypatch):
-    monkeypatch.setattr(packs, "LEAST_ROWS", 1)
+    monkeypatch.setattr(ledger, "LEAST_ROWS", 1)
     return database_url
 
 
@@ -114,7 +114,7 @@ def test_every_answer_is_that_of_a_ledger_with_rows(new_database_url, make_shop,
         rows, ends = random_batch(dice, sent[0][:20], events), []
         taken_back = int(dice.integers(turn)) if turn % 2 else None
         for store, least in zip(stores, (1, MANY), strict=True):
-            monkeypatch.setattr(packs, "LEAST_ROWS", least)
+            monkeypatch.setattr(ledger, "LEAST_ROWS", least)
             ends.append([ingest(store, "spring", rows, source=f"{turn}", clock=shops[0].clock).to_json()])
             with store.reading() as transaction:
                 batches = transaction.ledger.batches("spring")
@@ -133,7 +133,7 @@ def test_every_answer_is_that_of_a_ledger_with_rows(new_database_url, make_shop,
     for store in stores:
         assert not [one for one in audit(store) if not one.ok]
     for store in stores:
-        monkeypatch.setattr(packs, "LEAST_ROWS", MANY)
+        monkeypatch.setattr(ledger, "LEAST_ROWS", MANY)
         recall(store, "spring", clock=shops[0].clock)
     assert looks(stores[0], seed) == looks(stores[1], seed)
     for store in stores:
@@ -154,15 +154,15 @@ def test_only_enough_purchases_that_count_are_packed():
         values = {**standard, **columns}
         return pa.table([pa.array(values[field.name], field.type) for field in OUTCOMES], schema=OUTCOMES)
 
-    least = packs.LEAST_ROWS
-    assert packs.packable(rows(least - 1)) is None
-    assert packs.packable(rows(least)).all()
-    assert packs.packable(rows(least, disposition=["duplicate", *["applied"] * (least - 1)])) is None
+    least = ledger.LEAST_ROWS
+    assert ledger.packable(rows(least - 1)) is None
+    assert ledger.packable(rows(least)).all()
+    assert ledger.packable(rows(least, disposition=["duplicate", *["applied"] * (least - 1)])) is None
     others = {"kind": "refund", "refers_to": "e", "disposition": "expired", "reason": "r", "raw": "{}", "code": None}
     for name, cell in others.items():
         more = rows(least + 1)
         column = pa.array([cell, *more[name].to_pylist()[1:]], OUTCOMES.field(name).type)
-        flags = packs.packable(more.set_column(more.column_names.index(name), OUTCOMES.field(name), column))
+        flags = ledger.packable(more.set_column(more.column_names.index(name), OUTCOMES.field(name), column))
         assert flags.tolist() == [False, *[True] * least], name
 
 

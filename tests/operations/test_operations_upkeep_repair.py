@@ -89,7 +89,7 @@ def content(shop: Path) -> dict[str, list[Any]]:
     connection = sqlite3.connect(shop / "disco.db")
     connection.text_factory = bytes
     tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'sqlite_stat1'"  # figures for the planner
-    names = sorted({row[0].decode() for row in connection.execute(tables)} - {"journal", "journal_heads"})
+    names = sorted({row[0].decode() for row in connection.execute(tables)} - {"journal", "tallies"})
     found = {name: sorted(connection.execute(f"SELECT * FROM {name}"), key=repr) for name in names}
     indexes = connection.execute("SELECT name FROM sqlite_master WHERE type = 'index' ORDER BY name").fetchall()
     connection.close()

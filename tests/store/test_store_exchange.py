@@ -11,7 +11,7 @@ from stores import open_store
 from disco.records.errors import StateError, UnavailableError, UpgradeError
 from disco.store import Store, schema
 from disco.store.database import EXCHANGE, add_rows, ask, change, change_later
-from disco.store.exchange import Exchange
+from disco.store.postgresql import Exchange
 
 _LATE = {"customer_id": "z", "arm": "decided", "value": 0.0, "known": True, "context": b""}
 

@@ -16,7 +16,7 @@ from disco.records.errors import StateError, UpgradeError
 from disco.store import migrations, opening, schema
 from disco.store.opening import open_database, upgrade
 
-LATER = "0012"
+LATER = "0013"
 CHANGE = f'''
 import sqlalchemy as sa
 from alembic import op
@@ -63,13 +63,13 @@ def filled_url(copied_database_url: Callable[[str, Callable[[str], None]], str])
 
 
 def _rows(url: str) -> dict[str, list[tuple[object, ...]]]:
-    """Everything in the tables of the first release, but for the journal's, in the columns it had."""
+    """Everything in the tables of the first release, but for the journal's and its tallies, in the columns it had."""
     database = open_database(url)
     with database.engine.connect() as connection:
         rows = {
             name: [tuple(row) for row in connection.execute(sa.select(table).order_by(*table.primary_key))]
             for name, table in schema.metadata.tables.items()
-            if not name.startswith("journal")
+            if name not in ("journal", "tallies")
         }
     database.engine.dispose()
     return rows

@@ -7,11 +7,11 @@ import pyarrow as pa
 
 from disco.records.decisions import Arm
 from disco.records.estimate import Estimate
-from disco.records.kept import OUTCOMES
 from disco.records.life import BatchRecord, CampaignRecord, LedgerMove, PlanRecord, PlanTables, State, VersionRecord
 from disco.records.plan import Plan, read_plan
 from disco.records.plan_summary import ArmForecast, Calibration, MoneyForecast, PlanSummary, Solution
 from disco.store import Transaction
+from disco.store.schema import OUTCOMES
 
 MOMENT = datetime(2027, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
 NETWORK = "network-a"

@@ -20,7 +20,6 @@ from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm, Audience
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError
-from disco.records.forgotten import is_forgotten
 from disco.records.identity import read_ids
 from disco.records.life import CampaignRecord
 from disco.records.plan_summary import Solution
@@ -28,6 +27,7 @@ from disco.records.result import NotInJson, TableResult
 from disco.records.wording import money as money_text
 from disco.records.wording import number, percent
 from disco.store import Store, Transaction
+from disco.store.personal import is_forgotten
 
 if TYPE_CHECKING:
     from disco.operations.audience import ShopData

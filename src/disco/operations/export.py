@@ -19,11 +19,11 @@ from disco.operations.codes import sent_codes
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError, StateError, UsageError
 from disco.records.files import written_whole
-from disco.records.forgotten import is_forgotten
 from disco.records.locale import Locale
 from disco.records.plan import Plan
 from disco.records.result import DepthKey, NotInJson, TableResult
 from disco.store import Store
+from disco.store.personal import is_forgotten
 
 if TYPE_CHECKING:
     from disco.operations.audience import ShopData

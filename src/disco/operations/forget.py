@@ -20,13 +20,13 @@ from disco.operations.outcomes import count_again
 from disco.records.arrays import Integers
 from disco.records.errors import DiscoError, InputError, StateError
 from disco.records.files import written_whole
-from disco.records.forgotten import Renaming, as_integer, as_text, is_forgotten, mentions, names_in_condition, new_name
 from disco.records.life import Traces
 from disco.records.ports import Clock
 from disco.records.private import leftovers, sweep
 from disco.records.result import Result
 from disco.records.wording import counted
 from disco.store import Store, Transaction
+from disco.store.personal import Renaming, as_integer, as_text, is_forgotten, mentions, names_in_condition, new_name
 
 # ---- forget ----
 #
@@ -150,9 +150,7 @@ def _forget_in(transaction: Transaction, campaign: str, names: Mapping[str, int]
         customer: str(as_integer(name)) if record.integer_ids else as_text(name) for customer, name in names.items()
     }
     traces = transaction.personal.replace(campaign, of_campaign)
-    transaction.seals.reseal_plan(record.plan_id)
-    transaction.seals.reseal_batches(campaign)
-    transaction.seals.reseal_campaign(campaign)
+    transaction.ledger.seal_rows(campaign)
     if traces.decisions or traces.outcomes:
         # of rows of one event that contradict each other the least is believed, by customer too
         count_again(transaction, record)
@@ -488,11 +486,9 @@ def prune(
             refuse_damaged(transaction, record.campaign, refused="Nothing was removed")
             if rows := transaction.personal.drop_raw(record.campaign):
                 emptied[record.campaign] = rows
-                transaction.seals.reseal_batches(record.campaign)
+                transaction.ledger.seal_rows(record.campaign)
             if features and transaction.personal.drop_features(record.campaign):
                 without_features.append(record.campaign)
-                transaction.seals.reseal_plan(record.plan_id)
-                transaction.seals.reseal_campaign(record.campaign)
         removed = {
             "plans": len(plans),
             "raw": sum(emptied.values()),

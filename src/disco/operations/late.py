@@ -35,7 +35,6 @@ from disco.operations.learn import deciding_belief, stored_evidence
 from disco.operations.plan import coded_rows, decision_table, with_codes
 from disco.policy import policy_of
 from disco.records.arrays import Flags, Floats, Integers, Matrix, Vector
-from disco.records.arrivals import ARRIVALS, Arrivals
 from disco.records.decisions import Arm, Audience
 from disco.records.errors import DiscoError, InputError, StateError
 from disco.records.identity import customer_keys, uniforms
@@ -47,6 +46,7 @@ from disco.records.ports import Clock, Engine
 from disco.records.result import NotInJson, Result, TableResult
 from disco.records.validation.cells import flags
 from disco.store import Store, Transaction
+from disco.store.contexts import ARRIVALS, Arrivals
 
 _UNLIMITED = 2**40
 _MOST_NOTED = 20  # customers whose pseudonyms an entry of the journal names

@@ -51,7 +51,6 @@ from disco.records.decisions import Arm, Audience, Offer
 from disco.records.depths import depth_percent
 from disco.records.errors import DiscoError, InputError, ReportError, StateError
 from disco.records.jobs import Event
-from disco.records.kept import LABELS
 from disco.records.life import CampaignRecord, PlanRecord, State
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.people import ApprovalRule
@@ -60,6 +59,7 @@ from disco.records.ports import Clock, Engine
 from disco.records.result import NotInJson, Result, TableResult
 from disco.records.wording import counted, moment_text, money
 from disco.store import Store, Transaction
+from disco.store.schema import LABELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

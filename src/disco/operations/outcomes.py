@@ -29,7 +29,6 @@ from disco.records.decisions import IngestCounts
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError, StateError
 from disco.records.files import written_whole
-from disco.records.kept import APPLIED, OUTCOMES
 from disco.records.life import BatchRecord, CampaignRecord, Disposition, LedgerMove, State
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.matching import places_in
@@ -44,6 +43,7 @@ from disco.records.validation.rules import start_of_day
 from disco.records.wording import counted, moment_text, money, percent
 from disco.store import Store, Transaction
 from disco.store.ledger import SqlLedger
+from disco.store.schema import APPLIED, OUTCOMES
 
 if TYPE_CHECKING:
     from disco.operations.audience import ShopData
@@ -252,7 +252,7 @@ def _read(
     batch_id: str,
     numbers: pa.ChunkedArray | None,
 ) -> tuple[pa.Table, pa.Table]:
-    """The received rows, as kept.OUTCOMES, and the decisions about their codes.
+    """The received rows, as schema.OUTCOMES, and the decisions about their codes.
 
     Rows in quarantine have their disposition, the others have none yet.
     """

@@ -70,7 +70,7 @@ class Planned:
 
     plan: Plan
     inputs: Mapping[str, str]  # name → hash of everything the decisions depend on
-    decisions: pa.Table  # the columns of `kept.PLANNED`, one row per customer
+    decisions: pa.Table  # the columns of `schema.PLANNED`, one row per customer
     contexts: Matrix  # (n, d1), of the same rows
     features: TableRows | None  # retained so that another network can embed the customers again
     summary: PlanSummary

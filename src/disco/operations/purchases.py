@@ -82,7 +82,7 @@ class Judged:
 
 
 def judge(rows: pa.Table, *, recalled_at: datetime | None = None) -> Judged:
-    """The disposition of each of these rows (columns of `kept.OUTCOMES`, in the order received).
+    """The disposition of each of these rows (columns of `schema.OUTCOMES`, in the order received).
 
     Complete in itself when no row outside shares an event, a code or a reference with a row inside. recalled_at: the
     moment from which on no code is valid; None: the campaign was not recalled.
@@ -270,7 +270,7 @@ def _indices(column: pa.Array) -> Integers:
 
 
 def counts_of(rows: pa.Table) -> IngestCounts:
-    """How many rows have each disposition; `rows` has one each, or is a table of counts (`kept.COUNTS`)."""
+    """How many rows have each disposition; `rows` has one each, or is a table of counts (`schema.COUNTS`)."""
     each = rows if "rows" in rows.column_names else rows.append_column("rows", pa.array(np.ones(len(rows), int)))
     found: Counter[str] = Counter()
     for group in each.group_by("disposition").aggregate([("rows", "sum")]).to_pylist():

@@ -692,7 +692,8 @@ def _repair_evidence(transaction: Transaction, name: str) -> Iterator[Repair]:
     for network in networks_of(transaction, record):
         again = rebuilt_evidence(transaction, record, network)
         if broken or network not in kept or transaction.beliefs.evidence(name, network) != again.to_bytes():
-            transaction.beliefs.put_evidence(name, network, again.to_bytes())
+            put = transaction.beliefs.restore_evidence if broken else transaction.beliefs.put_evidence
+            put(name, network, again.to_bytes())
             words = f"The evidence under network {network[:12]} was built again from the ledger: "
             counts = f"{again.baskets.total_rows:,} purchases, {int(again.codes.redeemed.sum()):,} codes redeemed."
             yield Repair(where=f"campaign {name}", changed=words + counts)

@@ -64,7 +64,7 @@ class PlanRecord:
 class PlanTables:
     """The large parts of a plan, one row per customer in one order."""
 
-    decisions: "pa.Table"  # the columns of `kept.PLANNED`
+    decisions: "pa.Table"  # the columns of `schema.PLANNED`
     contexts: "Matrix"  # (n, d1)
     features: "TableRows | None"  # retained so that another network can embed the customers again
 
@@ -127,7 +127,7 @@ class LedgerMove:
     """Everything one ingest or one revert changes in the ledger, to be applied at once."""
 
     batch: BatchRecord  # new, or reverted where `reverted_at` is set
-    received: "pa.Table | None"  # the rows of a new batch, as `kept.OUTCOMES`
+    received: "pa.Table | None"  # the rows of a new batch, as `schema.OUTCOMES`
     changes: "pa.Table"  # batch_id, row, disposition, reason of earlier rows whose disposition changes
 
 

@@ -1,6 +1,5 @@
 """Evidence per campaign, and versions of belief, of which one is active."""
 
-import json
 from typing import Any
 
 import sqlalchemy as sa
@@ -8,13 +7,11 @@ import sqlalchemy as sa
 from disco.records.errors import NotFoundError, StateError
 from disco.records.life import VersionRecord
 from disco.store import schema
-from disco.store.database import add_rows, change_later
+from disco.store.rows import from_row, to_row
 from disco.store.schema import BELIEF
-from disco.store.seals import changed, row_seal, seal_active, sealed
 from disco.store.session import Session
 
 _EVIDENCE, _VERSIONS, _ACTIVE = schema.evidence, schema.versions, schema.active_versions
-_SET_EVIDENCE = "UPDATE evidence SET evidence = ?, seal = ? WHERE campaign_number = ? AND network = ?"
 _OURS = _VERSIONS.c.model == BELIEF
 
 
@@ -27,19 +24,28 @@ class SqlBeliefs:
 
     def put_evidence(self, campaign: str, network: str, evidence: bytes) -> None:
         number = self._session.number(campaign)
-        row = sealed("evidence", {"campaign_number": number, "network": network, "evidence": evidence})
-        if any(one["network"] == network for one in self._evidence(campaign)):
-            change_later(self._connection, _SET_EVIDENCE, (evidence, row["seal"], number, network))
+        found = next((row for row in self._evidence(campaign) if row["network"] == network), None)
+        if found is None:
+            self._session.add(_EVIDENCE, {"campaign_number": number, "network": network, "evidence": evidence})
         else:
-            add_rows(self._connection, _EVIDENCE, [row])
+            self._session.set(_EVIDENCE, found, evidence=evidence)
+
+    def restore_evidence(self, campaign: str, network: str, evidence: bytes) -> None:
+        """Bring back evidence that another program has changed or removed. It fits the tally where it is what was kept,
+        and only then is the damage repaired."""
+        number = self._session.number(campaign)
+        row = {"campaign_number": number, "network": network, "evidence": evidence}
+        for found in self._evidence(campaign):
+            if found["network"] == network:
+                self._session.remove(_EVIDENCE, found, recorded=False)
+        self._session.add(_EVIDENCE, row, recorded=False)
 
     def evidence(self, campaign: str, network: str) -> bytes | None:
         """None where there is none; StateError where the bytes are not those that were put."""
         found = next((row for row in self._evidence(campaign) if row["network"] == network), None)
         if found is None:
             return None
-        if found["seal"] != row_seal("evidence", found):
-            raise changed(f"The evidence of campaign {campaign}")
+        self._session.refuse_changed(_EVIDENCE, found)
         return bytes(found["evidence"])
 
     def networks(self, campaign: str) -> tuple[str, ...]:
@@ -56,25 +62,9 @@ class SqlBeliefs:
         expected = (self._connection.execute(last).scalar() or 0) + 1
         if record.number != expected:
             raise StateError(f"The next version of belief is {expected}, not {record.number}")
-        self._connection.execute(
-            _VERSIONS.insert(),
-            sealed(
-                "version",
-                {
-                    "model": BELIEF,
-                    "number": record.number,
-                    "basket": record.basket,
-                    "engagement": record.engagement,
-                    "network": record.network,
-                    "campaigns": json.dumps(dict(record.campaigns)),
-                    "made_at": record.made_at,
-                },
-            ),
-        )
+        self._session.add(_VERSIONS, {"model": BELIEF, **to_row(record)})
         if activate:
             self.activate(record.number)
-        else:
-            seal_active(self._connection)  # it also seals the last version
 
     def version(self, number: int | None = None) -> VersionRecord | None:
         """That version, or the active one; None where there is none.
@@ -92,7 +82,9 @@ class SqlBeliefs:
             number = active
         if number not in self.numbers():
             return None
-        return _record(self._connection.execute(sa.select(_VERSIONS).where(_OURS, _VERSIONS.c.number == number)).one())
+        return self._record(
+            self._connection.execute(sa.select(_VERSIONS).where(_OURS, _VERSIONS.c.number == number)).one()
+        )
 
     def numbers(self) -> tuple[int, ...]:
         """Of all versions, ascending; also where one of them cannot be read."""
@@ -100,24 +92,14 @@ class SqlBeliefs:
 
     def versions(self) -> tuple[VersionRecord, ...]:
         rows = sa.select(_VERSIONS).where(_OURS).order_by(_VERSIONS.c.number)
-        return tuple(_record(row) for row in self._connection.execute(rows))
+        return tuple(self._record(row) for row in self._connection.execute(rows))
 
     def activate(self, number: int) -> None:
         if self.version(number) is None:
             raise NotFoundError(f"There is no version {number} of belief", fix="`disco belief` lists the versions.")
-        self._connection.execute(_ACTIVE.delete().where(_ACTIVE.c.model == BELIEF))
-        self._connection.execute(_ACTIVE.insert(), {"model": BELIEF, "number": number})
-        seal_active(self._connection)
+        before = self._session.raw(_ACTIVE, "model", BELIEF)
+        self._session.replace_all(_ACTIVE, BELIEF, before, {"model": BELIEF, "number": number})
 
-
-def _record(row: sa.Row[Any]) -> VersionRecord:
-    if row.seal != row_seal("version", row._mapping):
-        raise changed(f"Version {row.number} of the model")
-    return VersionRecord(
-        number=row.number,
-        basket=bytes(row.basket),
-        engagement=row.engagement,
-        network=row.network,
-        campaigns=json.loads(row.campaigns),
-        made_at=row.made_at,
-    )
+    def _record(self, row: sa.Row[Any]) -> VersionRecord:
+        self._session.refuse_changed(_VERSIONS, row._mapping)
+        return from_row(VersionRecord, row._mapping)

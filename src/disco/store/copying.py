@@ -19,6 +19,7 @@ from disco.store.database import UNREADABLE, Database
 from disco.store.journal import SCHEMA_SUBJECT, append_own, last_within
 from disco.store.migrations import create_tables
 from disco.store.opening import is_empty, plain_errors, revision_of, shown
+from disco.store.session import Session
 
 _ROWS_PER_INSERT = 10_000
 _TABLES = tuple(table for table in schema.metadata.sorted_tables if table not in schema.PASSING)
@@ -74,7 +75,7 @@ def copy_in(database: Database, folder: Path) -> None:
                 raise StateError(f"The table {table.name} is not what the backup holds", fix="Nothing was written.")
         if connection.dialect.name == "postgresql":
             _set_sequences(connection)
-        append_own(connection, last_within(connection), action="restore", detail={})
+        append_own(Session(connection, database), last_within(connection), action="restore", detail={})
 
 
 def _not_empty(database: Database) -> StateError:

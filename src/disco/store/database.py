@@ -1,8 +1,7 @@
 """What a store asks of a database, and how Arrow columns become values that every database holds alike."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, Protocol, TypeAlias
 
@@ -17,10 +16,6 @@ FEW = 256
 """Texts of a question that is asked through SQLAlchemy, which compiles it once; more travel as one parameter."""
 UNREADABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What reading raises where a cell is not of its column's kind."""
-
-READ_BEFORE = "disco rows"
-"""In `connection.info`: the rows that a transaction has read, by table (`session.Session.raw`)."""
-_WRITES = re.compile(r'\s*(?:INSERT INTO|UPDATE|DELETE FROM) "?(\w+)')
 
 EXCHANGE = "disco exchange"
 """In `connection.info`, of PostgreSQL alone: what sends statements together (`exchange.Exchange`)."""
@@ -79,22 +74,6 @@ class Database(Protocol):
         """The condition that a text column has one of these values, be they millions."""
 
 
-def watch_writes(engine: sa.Engine) -> None:
-    """Let a transaction read rows again that it has written itself."""
-    sa.event.listen(engine, "before_cursor_execute", _forget_rows)
-
-
-def _forget_rows(connection: sa.Connection, _: object, statement: str, *__: object) -> None:
-    kept = connection.info.get(READ_BEFORE)
-    if not kept or statement.startswith("SELECT"):
-        return
-    written = _WRITES.match(statement)
-    if written is None:
-        kept.clear()
-    else:
-        kept.pop(written[1], None)
-
-
 def ask(connection: sa.Connection, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
     """The rows of a question in the driver's own words, which costs a third of SQLAlchemy's; cells as they are stored.
 
@@ -114,7 +93,6 @@ def ask_all(connection: sa.Connection, questions: Sequence[Statement]) -> list[l
 
 def change(connection: sa.Connection, statement: str, parameters: Sequence[object]) -> int:
     """Write in the driver's own words: how many rows have changed. Each value is a `?` in the statement."""
-    _forget_rows(connection, None, statement)
     exchange = connection.info.get(EXCHANGE)
     if exchange is not None:
         return exchange.change(statement, parameters)  # type: ignore[no-any-return]
@@ -124,7 +102,6 @@ def change(connection: sa.Connection, statement: str, parameters: Sequence[objec
 
 def change_later(connection: sa.Connection, statement: str, parameters: Sequence[object]) -> None:
     """Write where nobody asks how many rows have changed: before the next question, or with the commit."""
-    _forget_rows(connection, None, statement)
     exchange = connection.info.get(EXCHANGE)
     if exchange is not None:
         exchange.later(statement, parameters)
@@ -141,7 +118,6 @@ def send_changes(connection: sa.Connection) -> None:
 def add_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, object]]) -> None:
     """Append some rows, all with the same columns, in the driver's own words: as `change_later`."""
     statement = _insert(table, tuple(rows[0]))
-    _forget_rows(connection, None, statement)
     values, exchange = [tuple(row.values()) for row in rows], connection.info.get(EXCHANGE)
     if exchange is not None:
         for row in values:
@@ -155,6 +131,21 @@ def _insert(table: sa.Table, names: tuple[str, ...]) -> str:
     columns = ", ".join(f'"{name}"' for name in names)
     places = ", ".join("?" * len(names))
     return f"INSERT INTO {table.name} ({columns}) VALUES ({places})"
+
+
+@cache
+def update_of(table: sa.Table, names: tuple[str, ...], key: tuple[str, ...]) -> str:
+    """The words that set these columns where the key has these values."""
+    return f"UPDATE {table.name} SET {_equal(names, ', ')} WHERE {_equal(key, ' AND ')}"
+
+
+@cache
+def delete_of(table: sa.Table, key: tuple[str, ...]) -> str:
+    return f"DELETE FROM {table.name} WHERE {_equal(key, ' AND ')}"
+
+
+def _equal(names: tuple[str, ...], between: str) -> str:
+    return between.join(f'"{name}" = ?' for name in names)
 
 
 def typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -239,3 +230,18 @@ def asked(name: str, wanted: object) -> pa.Array:
     texts = pc.drop_null(column.cast(pa.string()))
     refuse_nul(name, texts)
     return texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+
+
+@contextmanager
+def any_text(connection: sa.Connection) -> Iterator[None]:
+    """SQLite's text that is no UTF-8 is read with escapes, instead of ending the check."""
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    driver: Any = connection.connection.driver_connection
+    before: Callable[[bytes], Any] = driver.text_factory
+    driver.text_factory = lambda content: content.decode("utf-8", "surrogateescape")
+    try:
+        yield
+    finally:
+        driver.text_factory = before

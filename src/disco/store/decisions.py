@@ -19,22 +19,24 @@ import sqlalchemy as sa
 
 from disco.records.arrays import Integers, Matrix
 from disco.records.diagnosis import RESTORE
-from disco.records.errors import InputError, StateError
-from disco.records.kept import DECISIONS, LABELS, Told
+from disco.records.errors import InputError, SealError, StateError
 from disco.store.artefacts import index_of, rows_of
 from disco.store.database import (
     FEW,
-    add_rows,
     ask,
     ask_all,
     asked,
-    change_later,
     in_order,
     select_few,
     storable,
 )
-from disco.store.packs import Pack, packs_of
+from disco.store.ledger import Pack, packs_of
+from disco.store.rows import as_text, is_whole
 from disco.store.schema import (
+    DECISIONS,
+    EVERYTHING,
+    LABELS,
+    Told,
     arrivals,
     campaigns,
     contexts,
@@ -44,38 +46,25 @@ from disco.store.schema import (
     pool_codes,
     reserves,
     secrets,
+    tallies,
 )
-from disco.store.seals import extended, row_seal, state_seal, touch
-from disco.store.session import CAMPAIGN, CampaignRow, Session, cells_of
+from disco.store.session import CAMPAIGN, CODES, HOLDOUT, SECRETS, CampaignRow, Session, cells_of
 
-CODE_SECRET_NAME = "codes"  # nosec B105
-HOLDOUT_SECRET_NAME = "holdout"  # nosec B105
 _LATE = pa.schema([field for field in (*DECISIONS, *LABELS) if field.name in late_decisions.c])
 _TOLD_CELLS = ("customer_id", "depth", "code", "known")
 _TOLD = f"SELECT {', '.join(_TOLD_CELLS)} FROM late_decisions WHERE campaign_number = ?"
-FORGOTTEN = (forgotten, "all", "SELECT hash, forgotten_at FROM forgotten", (), ("hash", "forgotten_at"))
+_FORGOTTEN_CELLS = ("hash", "forgotten_at", "seal")
+EVERYBODY_FORGOTTEN = (forgotten, "all", f"SELECT {', '.join(_FORGOTTEN_CELLS)} FROM forgotten", (), _FORGOTTEN_CELLS)
 """The question for everybody who was forgotten (`Session.read_ahead`)."""
+_TALLIES = "SELECT owner, name, tally FROM tallies WHERE owner IN (?, ?)"
+_TALLY_CELLS = ("owner", "name", "tally")
 _NUMBER = "campaign_number"
 _OF_CAMPAIGN = "(SELECT number FROM campaigns WHERE campaign = ?)"
 _SECRET_CELLS = ("name", "value", "seal")
 _SECRETS = f"SELECT {', '.join(_SECRET_CELLS)} FROM secrets"
-_OTHER_SECRETS = (HOLDOUT_SECRET_NAME, "forgotten", "pseudonyms", "forgotten customers")
 _LAST_ROW = "SELECT max(row) FROM late_decisions WHERE campaign_number = ?"
-# codes − 1 of "no limit" is still null: no limit
-_TAKE_CODES = (
-    "UPDATE reserves SET codes = codes - ? WHERE campaign_number = ? AND depth = ? AND (codes IS NULL OR codes >= ?)"
-)
 _NO_ROWS = np.zeros(0, np.int64)
 _INDEXES = {"customer_index": "index of customers", "code_index": "index of codes"}
-
-
-def secret_of(session: Session, name: str) -> bytes:
-    """A secret of the database; StateError where it is gone or another one."""
-    row = next(iter(session.raw(secrets, "name", name)), None)
-    if row is None or row["seal"] != row_seal("secret", row):
-        found = "is gone" if row is None else "was changed by something other than disco"
-        raise StateError(f"The secret `{name}` of the database {found}", fix=RESTORE)
-    return bytes(row["value"])
 
 
 def _index_words(pack: Pack) -> str:
@@ -106,11 +95,7 @@ class SqlDecisions:
             "customer_index": artefacts.put(index_of(decisions["customer_id"])),
             "code_index": artefacts.put(index_of(kept["code"])),
         }
-        seal = row_seal("campaign", {**row.cells, **names})
-        self._connection.execute(
-            campaigns.update().where(campaigns.c.number == row.number).values({**names, "seal": seal})
-        )
-        touch(self._session, row.number)
+        self._session.set(campaigns, row.cells, **names)
         if pooled:
             self._add_pooled(row.number, pc.drop_null(kept["code"]))
 
@@ -148,10 +133,8 @@ class SqlDecisions:
             }
             for place, decision in enumerate(table.to_pylist())
         ]
-        if rows:
-            touch(self._session, row.number)
-            self._session.late_seals[row.number] = extended(self.late_seal(campaign), rows)
-            add_rows(self._connection, late_decisions, rows)
+        self._session.refuse_changed_state(row)
+        self._session.add(late_decisions, *rows)
         if pooled:
             self._add_pooled(row.number, codes)
 
@@ -164,7 +147,7 @@ class SqlDecisions:
         only_late: bool = False,
         from_row: int = 0,
     ) -> pa.Table:
-        """As `kept.DECISIONS`, by row; all, or those of these codes or customers, or those after the launch.
+        """As `schema.DECISIONS`, by row; all, or those of these codes or customers, or those after the launch.
 
         from_row: with `only_late`, those from this row on.
         customer_id has the type it was launched with.
@@ -212,34 +195,36 @@ class SqlDecisions:
         condition, value = session.database.one_of("customer_id", names)
         keyed = ((reserves, "depth"), (contexts, None), *(((arrivals, None), (evidence, None)) if deciding else ()))
         cells = [cells_of(table, _NUMBER, order) for table, order in keyed]
-        row, told, *answers = ask_all(
+        row, tallies_of, told, *answers = ask_all(
             self._connection,
             [
                 (CAMPAIGN, (campaign,)),
+                (_TALLIES, (campaign, EVERYTHING)),
                 (f"{_TOLD.replace('= ?', f'= {_OF_CAMPAIGN}')} AND {condition}", (campaign, value)),
                 *((statement.replace("= ?", f"= {_OF_CAMPAIGN}"), (campaign,)) for _, statement in cells),
                 *(((_LAST_ROW.replace("= ?", f"= {_OF_CAMPAIGN}"), (campaign,)), (_SECRETS, ())) if deciding else ()),
-                *(((FORGOTTEN[2], ()),) if deciding else ()),
+                *(((EVERYBODY_FORGOTTEN[2], ()),) if deciding else ()),
             ],
         )
         if not row:
             return  # whoever asks next says so
         number = session.keep_campaign(row[0]).number
+        for owner in (campaign, EVERYTHING):
+            session.keep(tallies, ("owner", owner), _TALLY_CELLS, [one for one in tallies_of if one[0] == owner])
         session.keep(late_decisions, tuple(names), _TOLD_CELLS, told)
         for (table, _), (columns, _) in zip(keyed, cells, strict=True):
             session.keep(table, (_NUMBER, number), columns, answers.pop(0))
         if deciding:
             session.keep(late_decisions, ("last", number), ("row",), answers.pop(0))
             secrets_of = [dict(zip(_SECRET_CELLS, one, strict=True)) for one in answers.pop(0)]
-            for name in (CODE_SECRET_NAME, *_OTHER_SECRETS):
+            for name in SECRETS:
                 session.read_before(secrets)["name", name] = [one for one in secrets_of if one["name"] == name]
-            session.keep(forgotten, "all", FORGOTTEN[4], answers.pop(0))
+            session.keep(forgotten, "all", EVERYBODY_FORGOTTEN[4], answers.pop(0))
 
     def late_seal(self, campaign: str) -> str | None:
         """Names all late arrivals of a campaign: while it is the same, they are. None: there are none."""
-        row = self._session.campaign_row(campaign)
-        found: str | None = self._session.late_seals.get(row.number, row.late_seal)
-        return found
+        tally = self._session.tally(late_decisions, campaign)
+        return as_text(tally) if tally else None
 
     def _of(
         self,
@@ -296,12 +281,9 @@ class SqlDecisions:
                 names[name] = artefacts.put(index)
                 restored.append(_INDEXES[name])
         if any(getattr(row, name) != artefact for name, artefact in names.items()):
-            if row.seal != row_seal("campaign", {**row.cells, **names}):
-                raise StateError(
-                    f"The launch of campaign {campaign} was changed by something other than disco",
-                    fix=RESTORE,
-                )
-            self._connection.execute(campaigns.update().where(campaigns.c.number == row.number).values(names))
+            if not is_whole(campaigns, {**row.cells, **names}):
+                raise StateError(f"Campaign {campaign} was changed by something other than disco", fix=RESTORE)
+            self._session.overwrite(campaigns, row.cells, {**row.cells, **names})
         return tuple(restored)
 
     def _indexes(self, row: CampaignRow) -> dict[str, pa.Table]:
@@ -327,9 +309,8 @@ class SqlDecisions:
                 for name in ("propensity", "propensity_draws")
             }
         )
-        touch(self._session, row.number)
-        name = self._session.artefacts.put(storable(table))
-        self._connection.execute(campaigns.update().where(campaigns.c.number == row.number).values(propensities=name))
+        self._session.refuse_changed_state(row)
+        self._session.set(campaigns, row.cells, propensities=self._session.artefacts.put(storable(table)))
 
     def codes_in_use(self, codes: pa.Array, *, campaign: str | None = None) -> pa.Array:
         """Which of these are in use, in any campaign or in one; sorted."""
@@ -370,51 +351,50 @@ class SqlDecisions:
 
     def set_reserve(self, campaign: str, codes: Mapping[float, int | None]) -> None:
         """Codes per depth that late arrivals may still take; None: no limit."""
-        self._session.touched.add(self._session.number(campaign))  # without a comparison: a launch has no seal yet
-        self._replace_reserve(campaign, codes)
+        before, rows = self._reserve_rows(campaign), self._as_rows(campaign, codes)
+        self._session.replace_all(reserves, campaign, before, *rows)
 
     def restore_reserve(self, campaign: str, codes: Mapping[float, int | None]) -> bool:
-        """Replace a reserve that was changed by another program; whether the campaign's state fits its seal then.
+        """Replace a reserve that was changed by another program; whether the campaign's state is what was kept then.
 
-        For repairs: where it does not fit, the transaction must not be kept.
+        For repairs: where it is not, the transaction must not be kept.
         """
-        self._replace_reserve(campaign, codes)
-        row = self._session.campaign_row(campaign)
-        return bool(row.state_seal == state_seal(self._connection, {**row.cells}))
+        for row in self._reserve_rows(campaign):
+            self._session.remove(reserves, row, recorded=False)
+        self._session.add(reserves, *self._as_rows(campaign, codes), recorded=False)
+        try:
+            self._session.refuse_changed_state(self._session.campaign_row(campaign))
+        except SealError:
+            return False
+        return True
 
-    def _replace_reserve(self, campaign: str, codes: Mapping[float, int | None]) -> None:
+    def _reserve_rows(self, campaign: str) -> list[dict[str, Any]]:
+        return self._session.raw(reserves, "campaign_number", self._session.number(campaign), order="depth")
+
+    def _as_rows(self, campaign: str, codes: Mapping[float, int | None]) -> list[dict[str, Any]]:
         number = self._session.number(campaign)
-        self._connection.execute(reserves.delete().where(reserves.c.campaign_number == number))
-        rows = [{"campaign_number": number, "depth": depth, "codes": left} for depth, left in codes.items()]
-        if rows:
-            self._connection.execute(reserves.insert(), rows)
+        return [{"campaign_number": number, "depth": depth, "codes": left} for depth, left in codes.items()]
 
     def reserve(self, campaign: str) -> dict[float, int | None]:
-        rows = self._session.raw(reserves, "campaign_number", self._session.number(campaign), order="depth")
-        return {row["depth"]: row["codes"] for row in rows}
+        return {row["depth"]: row["codes"] for row in self._reserve_rows(campaign)}
 
     def take_code(self, campaign: str, depth: float, *, count: int = 1) -> bool:
-        """So many less at this depth, by a conditional update; False, and nothing taken, when fewer were left."""
-        number = self._session.number(campaign)
-        touch(self._session, number)
-        place = ("campaign_number", number)
-        rows = self._session.raw(reserves, *place, order="depth")
-        row = next((one for one in rows if one["depth"] == depth), None)
+        """So many less at this depth; False, and nothing taken, when fewer were left."""
+        self._session.refuse_changed_state(self._session.campaign_row(campaign))
+        row = next((one for one in self._reserve_rows(campaign) if one["depth"] == depth), None)
         if row is None or (row["codes"] is not None and row["codes"] < count):
             return False
-        # nobody else writes it: the campaign is ours, and a row that another program changed since ends the transaction
-        change_later(self._connection, _TAKE_CODES, (count, number, depth, count))
-        left = {**row, "codes": None if row["codes"] is None else row["codes"] - count}
-        self._session.read_before(reserves)[place] = [left if one is row else one for one in rows]
+        if row["codes"] is not None:  # "no limit" less some is still no limit
+            self._session.set(reserves, row, codes=row["codes"] - count)  # nobody else writes it: the campaign is ours
         return True
 
     def secret(self) -> bytes:
         """The key of the codes' HMAC: 32 random bytes, made with the database. StateError where it is not those."""
-        return secret_of(self._session, CODE_SECRET_NAME)
+        return self._session.secret(CODES)
 
     def holdout_secret(self) -> bytes:
         """The key that draws lasting holdouts: 32 random bytes, made once. StateError where it is not those."""
-        return secret_of(self._session, HOLDOUT_SECRET_NAME)
+        return self._session.secret(HOLDOUT)
 
     def _add_pooled(self, number: int, codes: "pa.Array | pa.ChunkedArray") -> None:
         """Record codes of a pool as taken; the unique index refuses a code that another campaign has taken."""
@@ -437,7 +417,7 @@ class SqlDecisions:
         return found[0] if len(found) == 1 else np.intersect1d(found[0], found[1])
 
     def _launched(self, row: CampaignRow, rows: Integers | None) -> pa.Table:
-        """Decisions of the launch, as kept.DECISIONS: these rows, ascending, or all."""
+        """Decisions of the launch, as schema.DECISIONS: these rows, ascending, or all."""
         artefacts = self._session.artefacts
         parts = [artefacts.get(row.decisions)]
         if row.codes is not None:
@@ -469,7 +449,7 @@ class SqlDecisions:
     def _late(
         self, row: CampaignRow, wanted: Mapping[str, pa.Array], labels: list[pa.Field], *, from_row: int
     ) -> pa.Table:
-        """Late arrivals, as kept.DECISIONS and these labels."""
+        """Late arrivals, as schema.DECISIONS and these labels."""
         schema = pa.schema([*DECISIONS, *labels])
         if (
             any(len(texts) > FEW for texts in wanted.values())

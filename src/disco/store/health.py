@@ -15,12 +15,10 @@ from disco.records.diagnosis import REPAIR, RESTORE, Diagnosis, Repair, attempte
 from disco.records.errors import StateError
 from disco.records.wording import counted
 from disco.store import schema
-from disco.store.append_only import create_triggers, is_own_trigger, missing_triggers
 from disco.store.artefacts import FolderArtefacts
 from disco.store.database import Database
-from disco.store.decisions import CODE_SECRET_NAME, HOLDOUT_SECRET_NAME
-from disco.store.forgotten import SALT_NAME
-from disco.store.journal import PSEUDONYM_NAME, SCHEMA_SUBJECT, append_own
+from disco.store.journal import SCHEMA_SUBJECT, append_own
+from disco.store.migrations import create_triggers, is_own_trigger, missing_triggers
 from disco.store.opening import (
     UPGRADE,
     open_database,
@@ -29,7 +27,7 @@ from disco.store.opening import (
     revisions_in,
     shown,
 )
-from disco.store.schema_check import REBUILT, compare_schema
+from disco.store.session import SECRETS, Session
 
 # WAL with two or more writing connections can lose committed rows: fixed in 3.51.3
 _WAL_BUG = (3, 7, 0), (3, 51, 2)
@@ -44,6 +42,7 @@ _CELLS: tuple[tuple[type[Any], str], ...] = (
     (sa.Text, "text"),
     (sa.LargeBinary, "blob"),
 )
+REBUILT = (schema.reserves, schema.evidence)  # a repair fills them from ledger and plans
 # tables that name artefacts: the column that names a row, and what a reader calls it
 _NAMING = (
     (schema.plans, schema.plans.c.plan_id, "plan"),
@@ -82,7 +81,7 @@ def restore_schema(url: str) -> tuple[Repair, ...]:
             there = set(inspector.get_table_names())
             if schema.REVISIONS not in there or revisions_in(connection) != [schema.REVISION]:
                 return ()  # an emptied database, or one of another program or revision: the checks say so
-            has_journal = {schema.journal.name, schema.journal_heads.name} <= there
+            has_journal = {schema.journal.name, schema.tallies.name} <= there
             # before its table is locked by making triggers: the last entry is read by another connection
             last = database.last_entry(connection)[0] if has_journal else None
             for table in schema.metadata.sorted_tables:
@@ -102,7 +101,8 @@ def restore_schema(url: str) -> tuple[Repair, ...]:
                 words = f"The triggers {', '.join(lost)} were created."
                 made.append(Repair(where=f"table {schema.journal.name}", changed=words))
             if made and has_journal:
-                append_own(connection, last, action="repair", detail={"changed": [one.changed for one in made]})
+                session, detail = Session(connection, database), {"changed": [one.changed for one in made]}
+                append_own(session, last, action="repair", detail=detail)
             return tuple(made)
     finally:
         database.engine.dispose()
@@ -269,10 +269,104 @@ def _revision(connection: sa.Connection) -> Iterator[Diagnosis]:
     yield Diagnosis.of(check, "database", found == schema.REVISION, words, expected=expected, fix=fix)
 
 
+def _schema(connection: sa.Connection) -> Iterator[Diagnosis]:
+    """Tables with columns, keys and indexes as `schema.metadata` declares them: Alembic compares, as for a migration.
+
+    It looks at neither primary keys nor conditions; those of SQLite are compared here, PostgreSQL rewrites them.
+    """
+    from alembic.autogenerate import compare_metadata
+    from alembic.runtime.migration import MigrationContext
+
+    inspector, problems, extra = sa.inspect(connection), dict[str, list[str]](), list[str]()
+    there = set(inspector.get_table_names())
+    context = MigrationContext.configure(connection, opts={"compare_type": True})
+    for found in compare_metadata(context, schema.metadata):
+        for kind, *parts in found if isinstance(found, list) else [found]:
+            if kind == "remove_table":
+                extra.append(parts[0].name)
+            else:
+                name, words = _in_words(kind, parts)
+                problems.setdefault(name, []).append(words)
+    for table in schema.metadata.sorted_tables:
+        if table.name in there and (more := list(_keys_and_conditions(connection, inspector, table))):
+            problems.setdefault(table.name, []).extend(more)
+    for name, words_of in sorted(problems.items()):
+        only_indexes = all(words.startswith("no index") for words in words_of)
+        filled_again = name not in there and name in [table.name for table in REBUILT]
+        yield Diagnosis.of(
+            "schema",
+            f"table {name}",
+            False,
+            "; ".join(dict.fromkeys(words_of)),
+            expected="the table as this program creates it",
+            fix=REPAIR if only_indexes or filled_again else RESTORE,
+        )
+    if not problems:
+        words = f"{len(schema.metadata.tables)} tables with their columns, keys and indexes"
+        yield Diagnosis.of("schema", "all tables", True, words, expected="")
+    if extra:
+        yield Diagnosis.note(
+            "schema",
+            "database",
+            f"unknown tables: {', '.join(sorted(extra))}",
+            expected="the tables of disco alone",
+            fix="Move them to a database of their own.",
+        )
+
+
+def _in_words(kind: str, parts: list[Any]) -> tuple[str, str]:
+    """The table and what is wrong with it, of one difference that Alembic names by what would undo it."""
+    if kind == "add_table":
+        return parts[0].name, "the table is missing"
+    if kind in ("add_column", "remove_column"):
+        _, table, column = parts
+        return table, f"no column {column.name}" if kind == "add_column" else f"an unknown column {column.name}"
+    if kind.startswith("modify_"):
+        _, table, column, _, before, after = parts
+        if kind == "modify_nullable":
+            return table, f"column {column} {'allows' if before else 'refuses'} null"
+        return table, f"column {column} is {before} instead of {after}"
+    name, what = parts[0].name, kind.partition("_")[2].replace("fk", "reference")
+    return parts[0].table.name, f"{'no' if kind.startswith('add_') else 'another'} {what} {name}"
+
+
+def _keys_and_conditions(connection: sa.Connection, inspector: sa.Inspector, table: sa.Table) -> Iterator[str]:
+    key = inspector.get_pk_constraint(table.name)["constrained_columns"]
+    if key != [column.name for column in table.primary_key]:
+        yield f"another primary key ({', '.join(key)})"
+    exact = connection.dialect.name == "sqlite"
+    checks = {str(one["name"]): str(one["sqltext"]) for one in inspector.get_check_constraints(table.name)}
+    for check in table.constraints:
+        if isinstance(check, sa.CheckConstraint) and check.name:
+            text = checks.get(str(check.name))
+            if text is None or (exact and _plain(text) != _plain(str(check.sqltext))):
+                yield f"{'no' if text is None else 'another'} check {check.name}"
+    conditions = {
+        one["name"]: (one.get("dialect_options") or {}).get(f"{connection.dialect.name}_where")
+        for one in inspector.get_indexes(table.name)
+    }
+    for index in table.indexes:
+        declared = index.dialect_options[connection.dialect.name]["where"]
+        if index.name not in conditions:
+            continue
+        found = conditions[index.name]
+        other = (found is None) != (declared is None)
+        if not other and declared is not None and exact:
+            words = declared.compile(connection, compile_kwargs={"literal_binds": True})
+            other = _plain(str(found)) != _plain(str(words))
+        if other:
+            yield f"another index {index.name}"
+
+
+def _plain(condition: str) -> str:
+    """Without blanks, quotes of names and the name of the table, which differ by who wrote it."""
+    return "".join(condition.split()).replace('"', "").replace("outcomes.", "").lower()
+
+
 def _secrets(connection: sa.Connection) -> Iterator[Diagnosis]:
     """That they are there; their seals are compared with everything else's."""
     there = set(connection.execute(sa.select(schema.secrets.c.name)).scalars())
-    missing = sorted({CODE_SECRET_NAME, HOLDOUT_SECRET_NAME, SALT_NAME, PSEUDONYM_NAME} - there)
+    missing = sorted({*SECRETS} - there)
     yield Diagnosis.of(
         "secrets",
         "database",
@@ -358,7 +452,7 @@ _SQLITE_LOOKS = (
     ("triggers and views", _programs),
 )
 _POSTGRESQL_LOOKS = (("durability", _durability), ("writing", _accepts_writes))
-_LOOKS = (("revision", _revision), ("schema", compare_schema), ("secrets", _secrets), ("append-only", _append_only))
+_LOOKS = (("revision", _revision), ("schema", _schema), ("secrets", _secrets), ("append-only", _append_only))
 
 
 def wal_is_risky(version: str) -> bool:

@@ -1,18 +1,34 @@
-"""Jobs: one row each, taken by one conditional update, so that two workers never own one."""
+"""Work that is done later or elsewhere, and what is kept between requests.
+
+Jobs are one row each, taken by one conditional update, so that two workers never own one. Schedules know what each has
+asked for, webhooks have their secrets. Drafts of plans are one row per name, replies to write requests one row per
+caller and key.
+"""
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import asdict
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
 
-from disco.records.errors import NotFoundError
-from disco.records.jobs import MOST_RESULT_BYTES, Job, JobKind, JobProblem, JobProgress, JobState
-from disco.records.people import Actor, ActorKind
-from disco.store.schema import jobs
+from disco.records.errors import NotFoundError, StateError
+from disco.records.jobs import (
+    MOST_RESULT_BYTES,
+    Draft,
+    Job,
+    JobKind,
+    JobProblem,
+    JobProgress,
+    JobSchedule,
+    JobState,
+    Reply,
+    Webhook,
+)
+from disco.store.database import add_rows, change, update_of
+from disco.store.rows import as_json, from_row, to_row
+from disco.store.schema import drafts, jobs, occurrences, replies, schedules, webhooks
 from disco.store.session import Session, beginning_with
 
 _LISTED = [column for column in jobs.c if column.name not in ("result", "result_artefact", "once")]
@@ -30,21 +46,8 @@ class SqlJobs:
         """Keep a job; the one that is there already where one was added with the same `once`."""
         if once is not None and (there := self._first(jobs.c.once == once)) is not None:
             return there
-        row = {
-            "id": job.id,
-            "once": once,
-            "kind": job.kind,
-            "body": json.dumps(dict(job.body), allow_nan=False),
-            "state": job.state,
-            "actor": job.actor.name,
-            "actor_kind": job.actor.kind,
-            "created_at": job.created_at,
-            "due_at": job.due_at,
-            "attempts": job.attempts,
-            "cancel_requested": job.cancel_requested,
-            "schedule_id": job.schedule_id,
-        }
-        self._connection.execute(jobs.insert(), row)
+        row = {name: cell for name, cell in to_row(job).items() if name != "number"}
+        add_rows(self._connection, jobs, [{**row, "once": once}])
         added = self._first(jobs.c.id == job.id)
         assert added is not None  # for the type checker: it was just written
         return added
@@ -53,11 +56,10 @@ class SqlJobs:
         """By its id, or by four or more characters of its beginning where these name a single job."""
         none = NotFoundError(f"There is no job {job_id}", fix="`GET /api/v1/jobs` lists them.")
         row = beginning_with(self._connection, jobs.c.id, job_id, rows=sa.select(jobs), none=none)
-        found = row._mapping
-        result = found["result"]
-        if found["result_artefact"] is not None:
-            result = self._session.artefacts.get(found["result_artefact"])["json"][0].as_py()
-        return _job(found, result=None if result is None else json.loads(result))
+        result = row.result
+        if row.result_artefact is not None:
+            result = self._session.artefacts.get(row.result_artefact)["json"][0].as_py()
+        return from_row(Job, {**row._mapping, "result": result})
 
     def page(
         self, *, before: int | None, limit: int, state: JobState | None = None, kind: JobKind | None = None
@@ -70,7 +72,7 @@ class SqlJobs:
             rows = rows.where(jobs.c.state == state)
         if kind is not None:
             rows = rows.where(jobs.c.kind == kind)
-        return tuple(_job(row) for row in self._connection.execute(rows).mappings())
+        return tuple(from_row(Job, row) for row in self._connection.execute(rows).mappings())
 
     def is_due(self, *, now: datetime, kinds: Collection[JobKind], not_of: Collection[str] = ()) -> bool:
         """Whether `claim` would have something to do."""
@@ -97,7 +99,7 @@ class SqlJobs:
         while (
             row := self._connection.execute(oldest.with_for_update(skip_locked=True)).mappings().first()
         ) is not None:
-            found = _job(row)
+            found = from_row(Job, row)
             lost = found.state is JobState.RUNNING
             if lost and found.cancel_requested:
                 self._set(found, state=JobState.CANCELLED, finished_at=now, lease_until=None)
@@ -107,7 +109,7 @@ class SqlJobs:
                     message=f"The worker was lost {found.attempts} times while it ran this job. Read the logs of the "
                     "workers (there may be too little memory), and submit the job again.",
                 )
-                self._set(found, state=JobState.FAILED, finished_at=now, lease_until=None, problem=_text(problem))
+                self._set(found, state=JobState.FAILED, finished_at=now, lease_until=None, problem=as_json(problem))
             else:
                 claimed = {"worker": worker, "lease_until": until, "attempts": found.attempts + 1, "started_at": now}
                 self._set(found, **claimed, state=JobState.RUNNING, progress=None)
@@ -118,7 +120,7 @@ class SqlJobs:
         """Prolong the lease; the job as it is now, without body and result. None: it is no longer this worker's."""
         values: dict[str, Any] = {"lease_until": until}
         if progress is not None:
-            values["progress"] = json.dumps(asdict(progress))
+            values["progress"] = as_json(progress)
         if not self._change(job, **values):
             return None
         return self._first(jobs.c.number == job.number)
@@ -146,7 +148,7 @@ class SqlJobs:
             lease_until=None,
             result=result,
             result_artefact=artefact,
-            problem=None if problem is None else _text(problem),
+            problem=None if problem is None else as_json(problem),
         )
 
     def give_back(self, job: Job, *, due_at: datetime, problem: JobProblem | None = None, counted: bool = True) -> bool:
@@ -158,7 +160,7 @@ class SqlJobs:
             lease_until=None,
             attempts=job.attempts - (not counted),
             progress=None,
-            problem=None if problem is None else _text(problem),
+            problem=None if problem is None else as_json(problem),
         )
 
     def request_cancel(self, job_id: str, *, at: datetime) -> Job:
@@ -183,7 +185,7 @@ class SqlJobs:
 
     def _first(self, condition: sa.ColumnElement[bool]) -> Job | None:
         row = self._connection.execute(sa.select(*_LISTED).where(condition)).mappings().one_or_none()
-        return None if row is None else _job(row)
+        return None if row is None else from_row(Job, row)
 
     def _set(self, job: Job, **values: Any) -> None:
         self._connection.execute(jobs.update().where(jobs.c.number == job.number).values(values))
@@ -202,29 +204,175 @@ def _claimable(now: datetime, kinds: Collection[JobKind], not_of: Collection[str
     return sa.and_(sa.or_(due, lost), jobs.c.kind.in_(sorted(kinds)), jobs.c.actor.not_in(sorted(not_of)))
 
 
-def _text(problem: JobProblem) -> str:
-    return json.dumps({**asdict(problem), "problems": [dict(one) for one in problem.problems]}, allow_nan=False)
+class SqlSchedules:
+    """Schedules, and what each has asked for."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection = session.connection
+
+    def add(self, schedule: JobSchedule) -> None:
+        self._session.add(schedules, to_row(schedule))
+
+    def get(self, schedule_id: str) -> JobSchedule:
+        """By its id, or by four or more characters of its beginning where these name a single one."""
+        none = NotFoundError(f"There is no schedule {schedule_id}", fix="`disco schedule list` lists them.")
+        every = sa.select(schedules)
+        return from_row(
+            JobSchedule,
+            beginning_with(self._connection, schedules.c.id, schedule_id, rows=every, none=none)._mapping,
+        )
+
+    def all(self) -> tuple[JobSchedule, ...]:
+        """In the order they were made."""
+        rows = sa.select(schedules).order_by(schedules.c.created_at, schedules.c.id)
+        return tuple(from_row(JobSchedule, row) for row in self._connection.execute(rows).mappings())
+
+    def set_next(self, schedule_id: str, next_at: datetime | None) -> None:
+        self._set(schedule_id, next_at=next_at)
+
+    def set_paused(self, schedule_id: str, paused: bool, *, next_at: datetime | None) -> None:
+        self._set(schedule_id, paused=paused, next_at=next_at)
+
+    def remove(self, schedule_id: str) -> None:
+        """With its occurrences; its jobs stay."""
+        self._connection.execute(occurrences.delete().where(occurrences.c.schedule_id == schedule_id))
+        for row in self._session.raw(schedules, "id", schedule_id):
+            self._session.remove(schedules, row)
+
+    def occurred(self, schedule_id: str) -> frozenset[str]:
+        """What it has asked for."""
+        of = sa.select(occurrences.c.occurrence).where(occurrences.c.schedule_id == schedule_id)
+        return frozenset(self._connection.execute(of).scalars())
+
+    def add_occurrence(self, schedule_id: str, occurrence: str, *, job_id: str) -> None:
+        """StateError where it is there already."""
+        row = {"schedule_id": schedule_id, "occurrence": occurrence, "job_id": job_id}
+        self._connection.execute(occurrences.insert(), row)
+
+    def _set(self, schedule_id: str, **values: Any) -> None:
+        for row in self._session.raw(schedules, "id", schedule_id):
+            self._session.set(schedules, row, **values)
 
 
-def _job(row: sa.RowMapping, *, result: Mapping[str, Any] | None = None) -> Job:
-    progress, problem = (None if row[name] is None else json.loads(row[name]) for name in ("progress", "problem"))
-    return Job(
-        id=row["id"],
-        kind=JobKind(row["kind"]),
-        body=json.loads(row["body"]),
-        state=JobState(row["state"]),
-        actor=Actor(row["actor"], ActorKind(row["actor_kind"])),
-        created_at=row["created_at"],
-        due_at=row["due_at"],
-        started_at=row["started_at"],
-        finished_at=row["finished_at"],
-        attempts=row["attempts"],
-        worker=row["worker"],
-        lease_until=row["lease_until"],
-        progress=None if progress is None else JobProgress(**progress),
-        result=result,
-        problem=None if problem is None else JobProblem(**{**problem, "problems": tuple(problem["problems"])}),
-        cancel_requested=bool(row["cancel_requested"]),
-        schedule_id=row["schedule_id"],
-        number=row["number"],
-    )
+class SqlWebhooks:
+    """Webhooks with their secrets."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection = session.connection
+
+    def add(self, webhook: Webhook, *, secret: str) -> None:
+        self._session.add(webhooks, {**to_row(webhook), "secret": secret})
+
+    def get(self, webhook_id: str) -> Webhook:
+        """By its id, or by four or more characters of its beginning where these name a single one."""
+        return from_row(Webhook, self._row(webhook_id)._mapping)
+
+    def secret(self, webhook_id: str) -> str:
+        row = self._row(webhook_id)
+        self._session.refuse_changed(webhooks, row._mapping)
+        return str(row.secret)
+
+    def all(self) -> tuple[Webhook, ...]:
+        """In the order they were made."""
+        rows = sa.select(webhooks).order_by(webhooks.c.created_at, webhooks.c.id)
+        return tuple(from_row(Webhook, row) for row in self._connection.execute(rows).mappings())
+
+    def set_active(self, webhook_id: str, active: bool) -> None:
+        for row in self._session.raw(webhooks, "id", webhook_id):
+            self._session.set(webhooks, row, active=active)
+
+    def remove(self, webhook_id: str) -> None:
+        for row in self._session.raw(webhooks, "id", webhook_id):
+            self._session.remove(webhooks, row)
+
+    def _row(self, webhook_id: str) -> sa.Row[Any]:
+        none = NotFoundError(f"There is no webhook {webhook_id}", fix="`GET /api/v1/webhooks` lists them.")
+        return beginning_with(self._connection, webhooks.c.id, webhook_id, rows=sa.select(webhooks), none=none)
+
+
+class SqlDrafts:
+    """Plans that are being written."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection = session.connection
+
+    def find(self, name: str) -> Draft | None:
+        rows = sa.select(drafts).where(drafts.c.name == name, drafts.c.plan.is_not(None))
+        row = self._connection.execute(rows).mappings().one_or_none()
+        return None if row is None else from_row(Draft, row)
+
+    def revision(self, name: str) -> int:
+        """The last revision under this name, also where it was deleted; 0: there was none."""
+        last = self._connection.execute(sa.select(drafts.c.revision).where(drafts.c.name == name)).scalar()
+        return int(last or 0)
+
+    def all(self) -> tuple[Draft, ...]:
+        """By name."""
+        rows = self._connection.execute(sa.select(drafts).where(drafts.c.plan.is_not(None))).mappings()
+        return tuple(sorted((from_row(Draft, row) for row in rows), key=lambda draft: draft.name))
+
+    def put(self, draft: Draft) -> None:
+        """Write a draft; StateError unless its revision is the one after the last."""
+        self._write(draft, json.dumps(dict(draft.plan), allow_nan=False))
+
+    def delete(self, draft: Draft) -> None:
+        """Delete it, with this revision as its last."""
+        self._write(draft, None)
+
+    def _write(self, draft: Draft, plan: str | None) -> None:
+        row = {**to_row(draft), "plan": plan}
+        if draft.revision == 1:
+            add_rows(self._connection, drafts, [row])
+            return
+        before = update_of(drafts, tuple(row), ("name", "revision"))
+        if not change(self._connection, before, (*row.values(), draft.name, draft.revision - 1)):
+            raise StateError(f"Revision {draft.revision} does not follow the last one of draft {draft.name}")
+
+
+class SqlReplies:
+    """Answers to write requests, by who asked and the key they gave."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection = session.connection
+
+    def find(self, actor: str, key: str) -> Reply | None:
+        row = self._connection.execute(sa.select(replies).where(_of(actor, key))).mappings().one_or_none()
+        return None if row is None else from_row(Reply, row)
+
+    def begin(self, actor: str, key: str, reply: Reply, *, instead_of: Reply | None = None) -> bool:
+        """Reserve the key; instead_of: a reply that is too old. False: somebody else was faster."""
+        if instead_of is not None:
+            same = sa.and_(_of(actor, key), replies.c.begun_at == instead_of.begun_at)
+            if not self._connection.execute(replies.delete().where(same)).rowcount:
+                return False
+        row = {"actor": actor, "key": key, "body_hash": reply.body_hash, "begun_at": reply.begun_at}
+        try:
+            with self._connection.begin_nested():  # PostgreSQL waits for somebody faster and then refuses this row
+                self._connection.execute(replies.insert(), row)
+        except sa.exc.IntegrityError:
+            return False
+        return True
+
+    def finish(self, actor: str, key: str, reply: Reply) -> bool:
+        """Keep the answer; False where the reservation is no longer this one."""
+        ours = sa.and_(_of(actor, key), replies.c.begun_at == reply.begun_at, replies.c.status.is_(None))
+        kept = {"status": reply.status, "headers": json.dumps(dict(reply.headers or {})), "body": reply.body or b""}
+        return bool(self._connection.execute(replies.update().where(ours).values(kept)).rowcount)
+
+    def drop(self, actor: str, key: str, reply: Reply) -> None:
+        """Free the key, unless the reservation is no longer this one."""
+        ours = sa.and_(_of(actor, key), replies.c.begun_at == reply.begun_at)
+        self._connection.execute(replies.delete().where(ours))
+
+    def remove(self, before: datetime | None = None) -> int:
+        """Remove what was begun before a moment, or everything; how many."""
+        old = sa.true() if before is None else replies.c.begun_at < before
+        return int(self._connection.execute(replies.delete().where(old)).rowcount)
+
+
+def _of(actor: str, key: str) -> sa.ColumnElement[bool]:
+    return sa.and_(replies.c.actor == actor, replies.c.key == key)

@@ -22,10 +22,8 @@ from disco.records.errors import (
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.store import schema
 from disco.store.database import Database, Statement, ask_all
-from disco.store.decisions import CODE_SECRET_NAME, HOLDOUT_SECRET_NAME
-from disco.store.forgotten import SALT_NAME
-from disco.store.journal import PSEUDONYM_NAME, append_own, last_within
-from disco.store.seals import sealed
+from disco.store.journal import append_own, last_within, write_tallies
+from disco.store.session import SECRETS, Session
 from disco.store.sqlite import PATIENCE_S, SqliteDatabase
 
 _SECRET_BYTES = 32
@@ -169,19 +167,18 @@ def upgrade(database: Database, *, only_empty: bool = False) -> tuple[str | None
 
     # alone: no writer of an earlier program may be in the middle of something
     with plain_errors(database, "upgrading"), database.alone() as connection:
-        before = revision_of(connection)
+        before, session = revision_of(connection), Session(connection, database)
         if before == schema.REVISION or (before is not None and only_empty):
             return before, before
         if before is None:
             create_tables(connection)
             # secrets are made with the tables and never again: from other ones other codes and groups would come
-            for name in (HOLDOUT_SECRET_NAME, SALT_NAME, PSEUDONYM_NAME, CODE_SECRET_NAME):
-                secret = sealed("secret", {"name": name, "value": token_bytes(_SECRET_BYTES)})
-                connection.execute(schema.secrets.insert(), secret)
+            session.add(schema.secrets, *({"name": name, "value": token_bytes(_SECRET_BYTES)} for name in SECRETS))
+            write_tallies(session)
         else:
             migrate(connection)
             detail = {"from": before, "to": schema.REVISION}
-            append_own(connection, last_within(connection), action="upgrade", detail=detail)
+            append_own(session, last_within(connection), action="upgrade", detail=detail)
         return before, schema.REVISION
 
 

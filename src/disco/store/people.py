@@ -1,16 +1,36 @@
-"""People, API keys and invitations; who is signed in, and who failed to."""
+"""People, API keys, invitations; who is signed in or failed to; who made and approved a plan; settings of the shop."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
+import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from disco.records.errors import NotFoundError
-from disco.records.people import InvitationRecord, KeyRecord, PersonRecord, Role, SessionRecord, folded
-from disco.store.schema import api_keys, attempts, invitations, microseconds, people, sessions
-from disco.store.seals import changed, row_seal, sealed
+from disco.records.people import (
+    Actor,
+    ActorKind,
+    ApprovalRecord,
+    InvitationRecord,
+    KeyRecord,
+    PersonRecord,
+    SessionRecord,
+    folded,
+)
+from disco.store.database import add_rows
+from disco.store.rows import Record, from_row, to_row
+from disco.store.schema import (
+    api_keys,
+    approvals,
+    attempts,
+    invitations,
+    microseconds,
+    people,
+    plan_makers,
+    sessions,
+    shop_settings,
+)
 from disco.store.session import Session, beginning_with
 
 
@@ -18,15 +38,17 @@ class SqlPeople:
     """People who can sign in, API keys, and invitations that were not used yet. SealError where one was changed."""
 
     def __init__(self, session: Session) -> None:
+        self._session = session
         self._connection = session.connection
 
     # ---- people
 
     def put(self, person: PersonRecord) -> None:
         """Keep a person, new or changed. StateError where another one has this name, in any capitals."""
-        row = {**asdict(person), "folded": folded(person.name)}
-        self._connection.execute(people.delete().where(people.c.name == person.name))
-        self._connection.execute(people.insert(), sealed("person", row))
+        row = {**to_row(person), "folded": folded(person.name)}
+        for kept in self._session.raw(people, "name", person.name):
+            self._session.remove(people, kept)
+        self._session.add(people, row)
 
     def find(self, name: str) -> PersonRecord | None:
         """By name, in any capitals."""
@@ -39,73 +61,81 @@ class SqlPeople:
     def all(self) -> tuple[PersonRecord, ...]:
         """By name."""
         rows = self._connection.execute(sa.select(people)).mappings()
-        return tuple(sorted(map(_person, rows), key=lambda person: person.name))
+        return tuple(sorted((self._of(people, PersonRecord, row) for row in rows), key=lambda person: person.name))
 
     def _person(self, which: sa.ColumnElement[bool]) -> PersonRecord | None:
         row = self._connection.execute(sa.select(people).where(which)).mappings().one_or_none()
-        return None if row is None else _person(row)
+        return None if row is None else self._of(people, PersonRecord, row)
+
+    def _of(self, table: sa.Table, record: type[Record], row: Mapping[Any, Any]) -> Record:
+        self._session.refuse_changed(table, row)
+        return from_row(record, row)
 
     # ---- keys
 
     def add_key(self, key: KeyRecord) -> None:
-        self._connection.execute(api_keys.insert(), sealed("key", asdict(key)))
+        self._session.add(api_keys, to_row(key))
 
     def find_key(self, key_id: str) -> KeyRecord | None:
         row = self._connection.execute(sa.select(api_keys).where(api_keys.c.key_id == key_id)).mappings().one_or_none()
-        return None if row is None else _key(row)
+        return None if row is None else self._of(api_keys, KeyRecord, row)
 
     def key(self, beginning: str) -> KeyRecord:
         """By its id, or by four or more characters of its beginning where these name a single key."""
         none = NotFoundError(f"There is no key {beginning}", fix="`disco keys list` lists the keys.")
-        return _key(
-            beginning_with(self._connection, api_keys.c.key_id, beginning, rows=sa.select(api_keys), none=none)._mapping
+        return self._of(
+            api_keys,
+            KeyRecord,
+            beginning_with(
+                self._connection, api_keys.c.key_id, beginning, rows=sa.select(api_keys), none=none
+            )._mapping,
         )
 
     def keys(self) -> tuple[KeyRecord, ...]:
         """By the time they were made, with those that are no longer valid."""
         rows = self._connection.execute(sa.select(api_keys).order_by(api_keys.c.created_at, api_keys.c.key_id))
-        return tuple(map(_key, rows.mappings()))
+        return tuple(self._of(api_keys, KeyRecord, row) for row in rows.mappings())
 
     def revoke_key(self, key_id: str, *, at: datetime) -> None:
-        found = self.find_key(key_id)
-        if found is None:
+        found = self._session.raw(api_keys, "key_id", key_id)
+        if not found:
             raise NotFoundError(f"There is no key {key_id}")
-        row = {**asdict(found), "revoked_at": at}
-        revoked = {"revoked_at": at, "seal": row_seal("key", row)}
-        self._connection.execute(api_keys.update().where(api_keys.c.key_id == key_id).values(revoked))
+        self._session.set(api_keys, found[0], revoked_at=at)
 
     # ---- invitations
 
     def add_invitation(self, invitation: InvitationRecord) -> None:
-        self._connection.execute(invitations.insert(), sealed("invitation of", asdict(invitation)))
+        self._session.add(invitations, to_row(invitation))
 
     def find_invitation(self, token_hash: str) -> InvitationRecord | None:
         rows = sa.select(invitations).where(invitations.c.token_hash == token_hash)
         row = self._connection.execute(rows).mappings().one_or_none()
-        return None if row is None else _invitation(row)
+        return None if row is None else self._of(invitations, InvitationRecord, row)
 
     def invitations(self) -> tuple[InvitationRecord, ...]:
         """By the time they were made."""
         rows = self._connection.execute(sa.select(invitations).order_by(invitations.c.created_at))
-        return tuple(map(_invitation, rows.mappings()))
+        return tuple(self._of(invitations, InvitationRecord, row) for row in rows.mappings())
 
     def remove_invitation(self, token_hash: str) -> None:
-        self._connection.execute(invitations.delete().where(invitations.c.token_hash == token_hash))
+        for row in self._session.raw(invitations, "token_hash", token_hash):
+            self._session.remove(invitations, row)
 
 
 class SqlSessions:
     """Who is signed in, and failed attempts to; no backup holds them."""
 
     def __init__(self, session: Session) -> None:
+        self._session = session
         self._connection = session.connection
 
     def add(self, session: SessionRecord) -> None:
-        self._connection.execute(sessions.insert(), asdict(session))
+        add_rows(self._connection, sessions, [to_row(session)])
 
     def find(self, token_hash: str) -> SessionRecord | None:
         rows = sa.select(sessions).where(sessions.c.token_hash == token_hash)
         row = self._connection.execute(rows).mappings().one_or_none()
-        return None if row is None else SessionRecord(**row)
+        return None if row is None else from_row(SessionRecord, row)
 
     def used(self, token_hash: str, *, at: datetime) -> None:
         self._connection.execute(sessions.update().where(sessions.c.token_hash == token_hash).values(used_at=at))
@@ -147,22 +177,78 @@ class SqlSessions:
         self._connection.execute(attempts.delete().where(attempts.c.failed_at < before))
 
 
-def _person(row: Mapping[Any, Any]) -> PersonRecord:
-    if row["seal"] != row_seal("person", row):
-        raise changed(f"The person {row['name']}")
-    kept = {name: row[name] for name in PersonRecord.__dataclass_fields__}
-    return PersonRecord(**{**kept, "role": Role(row["role"])})
+class SqlApprovals:
+    """Who made a plan, and who approved it. SealError where that was changed."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection = session.connection
+
+    def add(self, approval: ApprovalRecord) -> bool:
+        """Keep an approval; False where this person has approved the plan before."""
+        if approval.by.name in [one.by.name for one in self.of(approval.plan_id)]:
+            return False
+        row = {
+            "plan_id": approval.plan_id,
+            "name": approval.by.name,
+            "kind": str(approval.by.kind),
+            "approved_at": approval.approved_at,
+        }
+        self._session.add(approvals, row)
+        return True
+
+    def of(self, plan_id: str) -> tuple[ApprovalRecord, ...]:
+        """By the time they were given."""
+        rows = self._rows(approvals, plan_id)
+        found = [
+            ApprovalRecord(
+                plan_id=plan_id, by=Actor(row["name"], ActorKind(row["kind"])), approved_at=row["approved_at"]
+            )
+            for row in rows
+        ]
+        return tuple(sorted(found, key=lambda one: (one.approved_at, one.by.name)))
+
+    def add_maker(self, plan_id: str, maker: Actor, *, at: datetime) -> None:
+        if maker.name not in [one.name for one in self.makers(plan_id)]:
+            row = {"plan_id": plan_id, "name": maker.name, "kind": str(maker.kind), "made_at": at}
+            self._session.add(plan_makers, row)
+
+    def makers(self, plan_id: str) -> tuple[Actor, ...]:
+        """Those who wrote the plan; none for a plan that another program wrote."""
+        rows = self._rows(plan_makers, plan_id)
+        return tuple(
+            Actor(row["name"], ActorKind(row["kind"])) for row in sorted(rows, key=lambda row: str(row["name"]))
+        )
+
+    def _rows(self, table: sa.Table, plan_id: str) -> Sequence[Mapping[Any, Any]]:
+        found = list(self._connection.execute(sa.select(table).where(table.c.plan_id == plan_id)).mappings())
+        self._session.refuse_changed(table, *found)
+        return found
 
 
-def _key(row: Mapping[Any, Any]) -> KeyRecord:
-    if row["seal"] != row_seal("key", row):
-        raise changed(f"The key {row['key_id']}")
-    kept = {name: row[name] for name in KeyRecord.__dataclass_fields__}
-    return KeyRecord(**{**kept, "role": Role(row["role"])})
+class SqlShopSettings:
+    """Settings that are kept with the campaigns, as values of JSON."""
 
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection = session.connection
 
-def _invitation(row: Mapping[Any, Any]) -> InvitationRecord:
-    if row["seal"] != row_seal("invitation of", row):
-        raise changed("An invitation")
-    kept = {name: row[name] for name in InvitationRecord.__dataclass_fields__}
-    return InvitationRecord(**{**kept, "role": Role(row["role"])})
+    def get(self, name: str) -> Any:
+        """None where it was not set."""
+        rows = sa.select(shop_settings).where(shop_settings.c.name == name)
+        row = self._connection.execute(rows).mappings().one_or_none()
+        if row is None:
+            return None
+        self._session.refuse_changed(shop_settings, row)
+        return json.loads(row["value"])
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._connection.execute(sa.select(shop_settings.c.name)).scalars()))
+
+    def put(self, name: str, value: Any) -> None:
+        """None removes it."""
+        for row in self._session.raw(shop_settings, "name", name):
+            self._session.remove(shop_settings, row)
+        if value is not None:
+            text = json.dumps(value, sort_keys=True, allow_nan=False)
+            self._session.add(shop_settings, {"name": name, "value": text})

@@ -2,12 +2,20 @@
 
 A forgotten customer becomes one of whom nothing was known at the launch: another name, no features, and the context of
 the population (zeros). Their purchases, codes and arm stay, so that every count, price and comparison stays true.
+
+Customers who asked to be forgotten are known by the HMAC-SHA256 of their id as UTF-8 text, under the secret of the name
+`forgotten`, in hexadecimal digits: nobody can read or guess the ids. The name in the place of an id is random,
+recognisable, and the same wherever the customer appears: the text `forgotten-` and six hexadecimal digits; where ids
+are integers, `_FIRST` plus the same number. Only one in 2⁴⁰ random integers looks like one of these names.
 """
 
+import hmac
 import json
+import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
+from secrets import randbelow
 from typing import Any
 
 import numpy as np
@@ -15,32 +23,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from disco.records.arrays import Integers
-from disco.records.forgotten import Renaming, mentions, names_in_condition
+from disco.records.arrays import Flags, Integers
 from disco.records.life import Traces
-from disco.store.arrivals import SqlArrivals
 from disco.store.artefacts import index_of, rows_of
-from disco.store.packs import packs_of, take_out
+from disco.store.contexts import SqlArrivals
+from disco.store.decisions import EVERYBODY_FORGOTTEN
+from disco.store.ledger import packs_of, take_out
 from disco.store.plans import matrix_of, table_of
+from disco.store.rows import is_whole
 from disco.store.schema import (
     ARTEFACT_COLUMNS,
+    EVERYTHING,
     approvals,
-    batches,
     campaigns,
     contexts,
-    drafts,
     forgotten,
-    jobs,
     late_decisions,
     metadata,
+    microseconds,
     outcomes,
     plan_makers,
     plans,
     pool_codes,
-    schedules,
 )
-from disco.store.seals import row_seal, touch
-from disco.store.session import CampaignRow, Session
+from disco.store.session import FORGOTTEN, CampaignRow, Session
 
 _RAW = pa.schema([("batch_number", pa.int64()), ("row", pa.int64()), ("raw", pa.string())])
 _THEIRS = pa.schema(
@@ -52,17 +58,180 @@ _IDS_PER_SEARCH = 200
 
 # what people type, and what tells nothing else: another name may stand there without another meaning
 _WRITTEN_BY_PEOPLE = {
-    jobs: ("once", "body"),
-    schedules: ("body",),
-    drafts: ("name", "plan"),
-    batches: ("source",),
+    table: {column.name: column.info["personal"] for column in table.c if "personal" in column.info}
+    for table in metadata.sorted_tables
+    if any("personal" in column.info for column in table.c)
 }
-_JSON = ("body", "plan")
 _OF_CUSTOMERS = (outcomes, late_decisions, pool_codes, forgotten)  # `replace` looks at each of their rows
 
 
+_NAMES = 1 << 24
+_TEXT = re.compile(r"forgotten-([0-9a-f]{6})")
+_FIRST = -(1 << 63) + (0x5D15C0F0 << 24)
+
+
+def new_name() -> int:
+    """The number of a name, drawn at random; whoever uses it looks first whether it is taken."""
+    return randbelow(_NAMES)
+
+
+def as_text(name: int) -> str:
+    """
+    >>> as_text(255)
+    'forgotten-0000ff'
+    """
+    return f"forgotten-{name:06x}"
+
+
+def as_integer(name: int) -> int:
+    return _FIRST + name
+
+
+def is_forgotten(ids: "pa.Array | pa.ChunkedArray") -> Flags:
+    """(n,) whether the customer of each id, integer or text, was forgotten.
+
+    >>> is_forgotten(pa.array(["C1", as_text(7)])).tolist(), is_forgotten(pa.array([1, as_integer(7)])).tolist()
+    ([False, True], [False, True])
+    """
+    if pa.types.is_integer(ids.type):
+        found = pc.and_(pc.greater_equal(ids, _FIRST), pc.less(ids, _FIRST + _NAMES))
+    else:
+        found = pc.match_substring_regex(ids, f"^{_TEXT.pattern}$")
+    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def mentions(raw: str, customers: Collection[str]) -> bool:
+    """Whether a row that was set aside, kept as JSON of its cells, names one of these customers.
+
+    An id counts where it stands by itself: not within a longer word or number. An id of digits alone counts outside the
+    column customer_id only as a whole cell, because prices and dates consist of digits, too.
+
+    >>> mentions('{"customer_id": " C17", "code": "X"}', {"C17"}), mentions('{"code": "see C17!"}', {"C17"})
+    (True, True)
+    >>> mentions('{"customer_id": "C170"}', {"C17"}), mentions('{"full_price": "17.50"}', {"17"})
+    (False, False)
+    """
+    try:
+        cells = dict(json.loads(raw))
+    except (ValueError, TypeError):
+        return any(customer in raw for customer in customers)
+    for customer in customers:
+        alone = _alone(customer)
+        for column, cell in cells.items():
+            text = str(cell)
+            if text.strip() == customer:
+                return True
+            if (column == "customer_id" or not customer.isdigit()) and alone.search(text):
+                return True
+    return False
+
+
+class Renaming:
+    """Other names in the place of ids, in texts that people wrote: names of drafts, sources, conditions of plans.
+
+    An id counts where it stands by itself, as in `mentions`. An id of digits alone is given another name only as a
+    whole text or between quotation marks, because another number may have the same digits.
+
+    >>> names = Renaming({"C17": "forgotten-0000ff", "17": "-5"})
+    >>> names.text("customer_id <> 'C17' and age > 17"), names.text("C170, 17.csv")
+    ("customer_id <> 'forgotten-0000ff' and age > 17", 'C170, 17.csv')
+    """
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+        self._by_word: dict[str, list[str]] = {}  # a word of each id: a text without it does not name them
+        for customer in names:
+            self._by_word.setdefault(next(iter(_WORD.findall(customer)), ""), []).append(customer)
+        self.renamed: set[str] = set()
+        """The customers whose id stood in one of the texts."""
+
+    @property
+    def customers(self) -> Collection[str]:
+        """Whose ids are looked for."""
+        return self._names.keys()
+
+    def text(self, text: str) -> str:
+        """The text with the other names."""
+        for customer in self._near(text):
+            changed = text
+            for written in {customer, customer.replace("'", "''")}:
+                if _is_number(customer):
+                    changed = self._names[customer] if changed.strip() == written else changed
+                    changed = changed.replace(f"'{written}'", f"'{self._names[customer]}'")
+                else:
+                    changed = _alone(written).sub(self._names[customer], changed)
+            if changed != text:
+                self.renamed.add(customer)
+            text = changed
+        return text
+
+    def json(self, text: str) -> str:
+        """A JSON text with the other names in all its texts and keys; unchanged, byte by byte, where there is none."""
+        try:
+            before = json.loads(text)
+        except ValueError:
+            return self.text(text)
+        after = self._value(before)
+        return text if after == before else json.dumps(after, allow_nan=False)
+
+    def is_left(self, text: str) -> bool:
+        """Whether a text still names one of the customers, as JSON or as it is."""
+        return any(
+            names_in_condition(text, customer)
+            or text.strip() in (customer, json.dumps(customer))
+            or (not _is_number(customer) and _alone(customer).search(text) is not None)
+            for customer in self._near(text)
+        )
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self._value(part) for part in value]
+        if isinstance(value, dict):
+            return {self.text(key): self._value(part) for key, part in value.items()}
+        return value
+
+    def _near(self, text: str) -> Iterator[str]:
+        for word in {"", *_WORD.findall(text)}:
+            yield from self._by_word.get(word, ())
+
+
+_WORD = re.compile(r"[0-9A-Za-z]+")
+
+
+def _is_number(customer: str) -> bool:
+    return re.fullmatch(r"-?[0-9]+", customer) is not None
+
+
+def _alone(customer: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![0-9A-Za-z]){re.escape(customer)}(?![0-9A-Za-z])")
+
+
+def names_in_condition(condition: str, customer: str) -> bool:
+    """Whether a plan's condition has this customer's id, also where it leaves them out.
+
+    An id counts as a text of SQL and, in a condition about customer_id, wherever it stands by itself; a whole number
+    may have zeros around it. `customer_id > 10 AND age > 17` also names customer 17: a removed plan can be made again.
+
+    >>> names_in_condition("customer_id <> 17", "17"), names_in_condition("age > 17", "17")
+    (True, False)
+    >>> names_in_condition("customer_id = 'C170'", "C17")
+    False
+    """
+    if "'{}'".format(customer.replace("'", "''")) in condition:
+        return True
+    if "customer_id" not in condition.casefold():
+        return False
+    if re.fullmatch(r"-?[0-9]+", customer):
+        alone = rf"(?<![0-9A-Za-z_.])0*{customer.lstrip('-').lstrip('0') or '0'}(?:\.0*)?(?![0-9A-Za-z_.])"
+    else:
+        alone = rf"(?<![0-9A-Za-z_]){re.escape(customer)}(?![0-9A-Za-z_])"
+    return re.search(alone, condition) is not None
+
+
 class SqlPersonal:
-    """What is kept about single customers and may go. Seals are not kept up: whoever changes something reseals it."""
+    """What is kept about single customers and may go. Whoever changes outcomes seals their batches again."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -75,7 +244,7 @@ class SqlPersonal:
         names: id → name, both as text. Evidence, and dispositions of the ledger, are the caller's business.
         """
         row = self._session.campaign_row(campaign)
-        touch(self._session, row.number)
+        self._session.refuse_changed_state(row)
         SqlArrivals(self._session).remove_customers(campaign, set(names))
         launched = self._replace_launched(row, names)
         late = self._replace_late(row, names)
@@ -95,16 +264,17 @@ class SqlPersonal:
         for table, columns in _WRITTEN_BY_PEOPLE.items():
             for row in self._connection.execute(sa.select(table)).mappings().all():
                 values = {
-                    name: names.json(row[name]) if name in _JSON else names.text(row[name])
-                    for name in columns
+                    name: names.json(row[name]) if kind == "json" else names.text(row[name])
+                    for name, kind in columns.items()
                     if row[name] is not None
                 }
                 if all(row[name] == value for name, value in values.items()):
                     continue
-                if table is schedules and row["seal"] == row_seal("schedule", row):  # a damaged one stays so
-                    values["seal"] = row_seal("schedule", {**row, **values})
-                key = table.primary_key.columns[0]
-                self._connection.execute(table.update().where(key == row[key.name]).values(values))
+                if "seal" in table.c and is_whole(table, row):
+                    self._session.set(table, row, **values)
+                else:  # a damaged one stays so
+                    key = table.primary_key.columns[0]
+                    self._connection.execute(table.update().where(key == row[key.name]).values(values))
                 changed += 1
         return changed
 
@@ -143,9 +313,11 @@ class SqlPersonal:
 
     def remove_plan(self, plan_id: str) -> None:
         """Remove a plan that was not launched."""
-        removed = self._connection.execute(plans.delete().where(plans.c.plan_id == plan_id, _not_launched()))
-        for table in (plan_makers, approvals) if removed.rowcount else ():
-            self._connection.execute(table.delete().where(table.c.plan_id == plan_id))
+        waiting = sa.select(plans.c.plan_id).where(plans.c.plan_id == plan_id, _not_launched())
+        if self._connection.execute(waiting).all():
+            for table in (plan_makers, approvals, plans):
+                for row in self._session.raw(table, "plan_id", plan_id):
+                    self._session.remove(table, row)
 
     def drop_raw(self, campaign: str) -> int:
         """Empty the raw text of all rows set aside; dispositions and reasons stay. How many had one."""
@@ -156,14 +328,17 @@ class SqlPersonal:
     def drop_features(self, campaign: str) -> bool:
         """Drop the retained features: no other network can embed its customers then. Whether there were any."""
         row = self._session.campaign_row(campaign)
-        touch(self._session, row.number)
+        self._session.refuse_changed_state(row)
         SqlArrivals(self._session).remove(campaign)
-        of_plan = plans.update().where(plans.c.plan_id == row.plan_id, plans.c.features.is_not(None))
-        late = late_decisions.c.campaign_number == row.number
-        of_late = late_decisions.update().where(late, late_decisions.c.features.is_not(None))
+        dropped = False
         # late arrivals may have come since the features of the launch were dropped
-        dropped = [self._connection.execute(kept.values(features=None)).rowcount for kept in (of_plan, of_late)]
-        return any(dropped)
+        for table, key in ((plans, "plan_id"), (late_decisions, "campaign_number")):
+            value = row.plan_id if table is plans else row.number
+            for one in self._session.raw(table, key, value):
+                if one["features"] is not None:
+                    self._session.set(table, one, features=None)
+                    dropped = True
+        return dropped
 
     def taken(self, ids: Collection[str]) -> frozenset[str]:
         """Those of these ids that a customer or an outcome of any campaign has."""
@@ -200,12 +375,8 @@ class SqlPersonal:
         """Customers of the launch among these; their rows of every artefact are replaced."""
         artefacts = self._session.artefacts
         rows = self._launched_rows(row, pa.array(sorted(names), pa.string()))
-        late = self._connection.execute(
-            sa.select(late_decisions.c.row, late_decisions.c.customer_id).where(
-                late_decisions.c.campaign_number == row.number
-            )
-        )
-        after = np.array([one.row for one in late if one.customer_id in names], np.int64)
+        late = self._session.raw(late_decisions, "campaign_number", row.number)
+        after = np.array([one["row"] for one in late if one["customer_id"] in names], np.int64)
         of_networks = self._zero_contexts(row, np.concatenate([rows, after]))
         if not rows.size:
             return []
@@ -226,10 +397,9 @@ class SqlPersonal:
                 for name, column in zip(features.column_names, features.columns, strict=True)
             ]
             of_plan["features"] = artefacts.put(pa.table(columns, schema=features.schema), compressed=True)
-        self._connection.execute(plans.update().where(plans.c.plan_id == row.plan_id).values(of_plan))
-        index = artefacts.put(index_of(renamed["customer_id"]))
-        of_number = campaigns.c.number == row.number
-        self._connection.execute(campaigns.update().where(of_number).values(customer_index=index))
+        [plan] = self._session.raw(plans, "plan_id", row.plan_id)
+        self._session.set(plans, plan, **of_plan)
+        self._session.set(campaigns, row.cells, customer_index=artefacts.put(index_of(renamed["customer_id"])))
         return found
 
     def _zero_contexts(self, row: CampaignRow, rows: Integers) -> dict[str, str]:
@@ -238,31 +408,26 @@ class SqlPersonal:
         if not rows.size:
             return {}
         made = {}
-        kept = sa.select(contexts).where(contexts.c.campaign_number == row.number)
-        for one in self._connection.execute(kept).all():
-            table = self._session.artefacts.get(one.artefact)
+        for one in self._session.raw(contexts, "campaign_number", row.number):
+            table = self._session.artefacts.get(one["artefact"])
             name = self._session.artefacts.put(_without_rows(table, rows[rows < table.num_rows]))
-            place = sa.and_(contexts.c.campaign_number == row.number, contexts.c.network == one.network)
-            self._connection.execute(contexts.update().where(place).values(artefact=name))
-            made[one.network] = name
+            self._session.set(contexts, one, artefact=name)
+            made[one["network"]] = name
         return made
 
     def _replace_late(self, row: CampaignRow, names: Mapping[str, str]) -> list[str]:
-        asked = self._session.database.among(late_decisions.c.customer_id, pa.array(sorted(names), pa.string()))
-        of_campaign = late_decisions.c.campaign_number == row.number
-        rows = self._connection.execute(sa.select(late_decisions).where(of_campaign, asked)).all()
-        for one in rows:
-            self._connection.execute(
-                late_decisions.update()
-                .where(of_campaign, late_decisions.c.row == one.row)
-                .values(
-                    customer_id=names[one.customer_id],
-                    known=False,
-                    context=bytes(len(bytes(one.context))),
-                    features=None if one.features is None else _NOTHING,
-                )
+        late = self._session.raw(late_decisions, "campaign_number", row.number)
+        theirs = [one for one in late if one["customer_id"] in names]
+        for one in theirs:
+            self._session.set(
+                late_decisions,
+                one,
+                customer_id=names[one["customer_id"]],
+                known=False,
+                context=bytes(len(bytes(one["context"]))),
+                features=None if one["features"] is None else _NOTHING,
             )
-        return [one.customer_id for one in rows]
+        return [one["customer_id"] for one in theirs]
 
     def _replace_outcomes(self, number: int, names: Mapping[str, str]) -> dict[str, int]:
         """Rows replaced, per customer with one."""
@@ -368,3 +533,40 @@ def _without_rows(table: pa.Table, rows: Integers) -> pa.Table:
 def _quoted(text: str) -> str:
     """For a regular expression of RE2, whatever the characters are."""
     return "".join(character if character.isalnum() else f"\\x{{{ord(character):x}}}" for character in text)
+
+
+class SqlForgotten:
+    """Customers who asked to be forgotten. Their ids are not kept, only hashes with a secret."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection = session.connection
+
+    def add(self, customers: Iterable[str], *, at: datetime) -> None:
+        """Remember that these were forgotten at this moment, perhaps again."""
+        hashes = self._hashes(dict.fromkeys(customers))
+        for row in [row for row in self._rows() if row["hash"] in hashes]:
+            self._session.remove(forgotten, row)
+        self._session.add(forgotten, *({"hash": text, "forgotten_at": at} for text in hashes))
+
+    def among(self, customers: Iterable[str], *, since: datetime | None = None) -> frozenset[str]:
+        """Those of these customers who were forgotten, at this moment or after it."""
+        rows = self._rows()
+        first = None if since is None else microseconds(since)
+        found = {row["hash"] for row in rows if first is None or row["forgotten_at"] >= first}
+        if not found:  # few were ever forgotten, and millions may be asked about
+            return frozenset()
+        wanted = list(dict.fromkeys(customers))
+        return frozenset(customer for customer, text in zip(wanted, self._hashes(wanted), strict=True) if text in found)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """Everybody who was forgotten. SealError where the list is not what was kept: one who is missing would get a
+        second code."""
+        self._session.read_ahead(EVERYBODY_FORGOTTEN)
+        rows: list[dict[str, Any]] = self._session.read_before(forgotten)["all"]
+        self._session.refuse_incomplete(forgotten, EVERYTHING, rows)
+        return rows
+
+    def _hashes(self, customers: Iterable[str]) -> list[str]:
+        salt = self._session.secret(FORGOTTEN)
+        return [hmac.digest(salt, customer.encode(), "sha256").hex() for customer in customers]

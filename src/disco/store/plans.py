@@ -12,19 +12,17 @@ import sqlalchemy as sa
 
 from disco.records.arrays import Matrix
 from disco.records.errors import FileFormatError, InputError, NotFoundError, StateError
-from disco.records.kept import LABELS, PLANNED
 from disco.records.life import CampaignRecord, PlanRecord, PlanTables, State
 from disco.records.locale import Locale
 from disco.records.plan import Plan
 from disco.records.plan_summary import PlanSummary, Solution
 from disco.store.artefacts import Artefacts, in_one_piece
 from disco.store.database import storable
-from disco.store.packs import packs_of
-from disco.store.schema import campaigns, contexts, moment_of, plans
-from disco.store.seals import check_campaign, check_plan, check_state, is_plan_sealed, sealed, touch
+from disco.store.ledger import packs_of
+from disco.store.rows import is_whole
+from disco.store.schema import LABELS, PLANNED, campaigns, contexts, moment_of, plans
 from disco.store.session import CampaignRow, Session, beginning_with, no_such_campaign
 
-_KEPT = sa.select(*(column for column in plans.c if column.name not in ("planned_at", "seal")))
 _ARMS = pa.dictionary(pa.int8(), pa.string())
 _RECENT = 16  # plans that are asked for equal features
 _MOST_READ = 64  # plans whose text is not read again: it never changes, and a late arrival is decided in less time
@@ -33,9 +31,9 @@ _MOST_READ = 64  # plans whose text is not read again: it never changes, and a l
 class SqlPlans:
     """Plans, and the campaigns that were launched from them. StateError where one is not what was kept (its seal)."""
 
-    def __init__(self, session: Session, locale: Locale) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._locale = locale
+        self._locale = session.locale
         self._connection = session.connection
 
     def add(self, record: PlanRecord, tables: PlanTables, *, renew: bool = False) -> bool:
@@ -43,8 +41,8 @@ class SqlPlans:
 
         renew: replace one that was not launched and is not what was kept, or has other tables or damaged ones.
         """
-        there = self._connection.execute(_KEPT.where(plans.c.plan_id == record.plan_id)).first()
-        if there is not None and not (renew and self._is_open(record.plan_id)):
+        there = bool(self._session.raw(plans, "plan_id", record.plan_id))
+        if there and not (renew and self._is_open(record.plan_id)):
             return False
         row = {
             "plan_id": record.plan_id,
@@ -56,14 +54,15 @@ class SqlPlans:
             **put_tables(
                 self._session.artefacts,
                 tables,
-                features=self._same_features(record, tables) if there is None else None,
+                features=None if there else self._same_features(record, tables),
             ),
         }
-        if there is not None:
-            if there._asdict() == row and is_plan_sealed(self._connection, record.plan_id):
+        if there:
+            [kept] = self._session.raw(plans, "plan_id", record.plan_id)
+            if is_whole(plans, kept) and row.items() <= kept.items():
                 return False
-            self._connection.execute(plans.delete().where(plans.c.plan_id == record.plan_id))
-        self._connection.execute(plans.insert(), sealed("plan", {**row, "planned_at": record.planned_at}))
+            self._session.remove(plans, kept)
+        self._session.add(plans, {**row, "planned_at": record.planned_at})
         return True
 
     def _same_features(self, record: PlanRecord, tables: PlanTables) -> str | None:
@@ -78,13 +77,19 @@ class SqlPlans:
         for row in self._connection.execute(recent.order_by(plans.c.planned_at.desc()).limit(_RECENT)).all():
             if (
                 json.loads(row.inputs).get("features") == content
-                and is_plan_sealed(self._connection, row.plan_id)
+                and self._is_whole(row.plan_id)
                 and artefacts.is_intact(row.features)
                 # the content says nothing about the schema's metadata
                 and artefacts.schema(row.features).equals(tables.features.schema, check_metadata=True)
             ):
                 return str(row.features)
         return None
+
+    def _refuse_changed(self, plan_id: str) -> None:
+        self._session.refuse_changed(plans, *self._session.raw(plans, "plan_id", plan_id))
+
+    def _is_whole(self, plan_id: str) -> bool:
+        return all(is_whole(plans, row) for row in self._session.raw(plans, "plan_id", plan_id))
 
     def _is_open(self, plan_id: str) -> bool:
         """Whether no campaign was launched from it."""
@@ -104,7 +109,7 @@ class SqlPlans:
             rows = rows.where(sa.or_(plans.c.planned_at < moment, same))
         found = self._connection.execute(rows).all()
         for row in found:
-            check_plan(self._connection, row.plan_id)
+            self._refuse_changed(row.plan_id)
         return tuple(_plan_record(row) for row in found)
 
     def get(self, plan_id: str) -> PlanRecord:
@@ -116,7 +121,7 @@ class SqlPlans:
         rows = sa.select(plans).where(plans.c.campaign == campaign).order_by(plans.c.planned_at, plans.c.plan_id)
         found = self._connection.execute(rows).all()
         for row in found:
-            check_plan(self._connection, row.plan_id)
+            self._refuse_changed(row.plan_id)
         return tuple(_plan_record(row) for row in found)
 
     def tables(self, plan_id: str) -> PlanTables:
@@ -143,31 +148,22 @@ class SqlPlans:
         plan = self._row(record.plan_id)
         if Plan.model_validate_json(plan.plan) != record.plan:
             raise StateError(f"Campaign {record.campaign} has another plan than its plan id names")
-        self._connection.execute(
-            campaigns.insert(),
-            sealed(
-                "campaign",
-                {
-                    "campaign": record.campaign,
-                    "plan_id": record.plan_id,
-                    "state": record.state,
-                    "integer_ids": record.integer_ids,
-                    "context_size": record.context_size,
-                    "network": record.network,
-                    "version": record.version,
-                    "launched_at": record.launched_at,
-                },
-            ),
-        )
-        self._connection.execute(
-            contexts.insert(),
+        self._session.add(
+            campaigns,
             {
-                "campaign_number": self._session.number(record.campaign),
+                "campaign": record.campaign,
+                "plan_id": record.plan_id,
+                "state": record.state,
+                "integer_ids": record.integer_ids,
+                "context_size": record.context_size,
                 "network": record.network,
-                "artefact": plan.contexts,
+                "version": record.version,
+                "launched_at": record.launched_at,
             },
         )
-        self._session.touched.add(self._session.number(record.campaign))  # new, so there is no seal to compare yet
+        number = self._session.number(record.campaign)
+        of_launch = {"campaign_number": number, "network": record.network, "artefact": plan.contexts}
+        self._session.add(contexts, of_launch)
 
     def campaign(self, campaign: str) -> CampaignRecord:
         found = self.find_campaign(campaign)
@@ -176,11 +172,12 @@ class SqlPlans:
         return found
 
     def find_campaign(self, campaign: str) -> CampaignRecord | None:
-        check_campaign(self._session, campaign)
         row = self._session.find_campaign(campaign)
         if row is None:
             return None
-        plan = self._session.raw(plans, "plan_id", row.plan_id)[0]
+        [plan] = self._session.raw(plans, "plan_id", row.plan_id)
+        self._session.refuse_changed(plans, plan)
+        self._session.refuse_changed_state(row)
         return _campaign_record(row, self._locale, _plan(plan["plan"]), _summary(plan["summary"]).solution)
 
     def standing(self, record: CampaignRecord) -> CampaignRecord:
@@ -189,7 +186,7 @@ class SqlPlans:
         row = self._session.campaign_row(record.campaign)
         if row.plan_id != record.plan_id:
             return self.campaign(record.campaign)
-        check_state(self._session, row)
+        self._session.refuse_changed_state(row)
         return _campaign_record(row, self._locale, record.plan, record.solution)
 
     def campaigns(self) -> tuple[CampaignRecord, ...]:
@@ -202,17 +199,17 @@ class SqlPlans:
         return tuple(sorted(self._connection.execute(sa.select(campaigns.c.campaign)).scalars()))
 
     def set_state(self, campaign: str, state: State) -> None:
-        number = self._session.number(campaign)
-        touch(self._session, number)
-        self._connection.execute(campaigns.update().where(campaigns.c.number == number).values(state=state))
+        row = self._session.campaign_row(campaign)
+        self._session.refuse_changed_state(row)
+        self._session.set(campaigns, row.cells, state=state)
 
     def recall(self, campaign: str, *, at: datetime) -> None:
         """Record that no code of a campaign is valid from this moment on. StateError where it was recalled before."""
-        number = self._session.number(campaign)
-        touch(self._session, number)
-        once = sa.and_(campaigns.c.number == number, campaigns.c.recalled_at.is_(None))
-        if not self._connection.execute(campaigns.update().where(once).values(recalled_at=at)).rowcount:
+        row = self._session.campaign_row(campaign)
+        self._session.refuse_changed_state(row)
+        if row.recalled_at is not None:
             raise StateError(f"Campaign {campaign} was recalled before")
+        self._session.set(campaigns, row.cells, recalled_at=at)
 
     def damaged(self, campaign: str) -> tuple[str, ...]:
         """Artefacts of a campaign that are missing or not as they were written; reads all of them."""
@@ -227,7 +224,7 @@ class SqlPlans:
         fix = "`disco plan PLAN.yaml` makes one and prints its id."
         none = NotFoundError(f"There is no plan {plan_id}", fix=fix)
         found = beginning_with(self._connection, plans.c.plan_id, plan_id, rows=sa.select(plans), none=none)
-        check_plan(self._connection, found.plan_id)
+        self._refuse_changed(found.plan_id)
         return found
 
 

@@ -6,18 +6,19 @@ may have millions of rows do not declare what these refer to: PostgreSQL would l
 come from rows read in the same transaction, which nobody ever deletes.
 
 Decisions, contexts and features of a plan, and the codes of a launch, are artefacts (`artefacts.py`); their names are
-here. Columns named `seal` hold a hash of the row (`seals.py`).
+here, and the columns of large tables as Arrow schemas. Columns named `seal` hold a hash of the row (`rows.py`).
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 import sqlalchemy as sa
 
 from disco.records.errors import InputError, StateError
 from disco.records.life import Disposition
 
-BASELINE = "0011"  # revision of the first release; databases of before have lower ones and are not upgraded
+BASELINE = "0012"  # revision of the first release; databases of before have lower ones and are not upgraded
 REVISION = BASELINE  # the last of migrations/versions
 REVISIONS = "alembic_version"  # the table that alembic keeps the revision in
 BELIEF = "main"
@@ -73,6 +74,12 @@ def _seal(name: str = "seal") -> sa.Column[str]:
     return sa.Column(name, sa.Text)
 
 
+PERSONAL = {"personal": "text"}
+"""In the `info` of a column in which people type, and may type a customer's id, whoever owns its table: `forget` puts
+another name there and `access` shows what stands there. Other personal columns are those of the tables of customers."""
+PERSONAL_JSON = {"personal": "json"}
+"""The same of a column of JSON."""
+
 metadata = sa.MetaData(
     naming_convention={
         "ix": "%(table_name)s_by_%(column_0_N_name)s",
@@ -96,6 +103,7 @@ forgotten = sa.Table(
     metadata,
     sa.Column("hash", sa.Text, primary_key=True),
     sa.Column("forgotten_at", Moment, nullable=False),
+    _seal(),
 )
 
 plans = sa.Table(
@@ -130,9 +138,7 @@ campaigns = sa.Table(
     sa.Column("customer_index", sa.Text),
     sa.Column("code_index", sa.Text),
     sa.Column("propensities", sa.Text),  # null until they are estimated
-    _seal(),  # of what the launch wrote
-    _seal("late_seal"),  # of all late arrivals in their order; null while there are none
-    _seal("state_seal"),  # of what changes: state, propensities, late arrivals, reserves, contexts, the recall
+    _seal(),
 )
 
 late_decisions = sa.Table(
@@ -152,6 +158,7 @@ late_decisions = sa.Table(
     sa.Column("features", sa.Text),  # JSON: name → number or null
     sa.Column("segment", sa.Text),
     sa.Column("channel", sa.Text),
+    _seal(),
     sa.UniqueConstraint("campaign_number", "customer_id"),
 )
 
@@ -170,6 +177,7 @@ contexts = sa.Table(
     _of_campaign(key=True),
     sa.Column("network", sa.Text, primary_key=True),
     sa.Column("artefact", sa.Text, nullable=False),
+    _seal(),
 )
 
 reserves = sa.Table(
@@ -178,6 +186,7 @@ reserves = sa.Table(
     _of_campaign(key=True),
     sa.Column("depth", sa.Double, primary_key=True),
     sa.Column("codes", sa.BigInteger),  # null: no limit
+    _seal(),
     sa.CheckConstraint("codes >= 0", name="reserves_never_overdrawn"),
 )
 
@@ -187,13 +196,13 @@ batches = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True),
     sa.Column("batch_id", sa.Text, nullable=False, unique=True),
     _of_campaign(),
-    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("source", sa.Text, nullable=False, info=PERSONAL),
     sa.Column("content_hash", sa.Text, nullable=False),
     sa.Column("received_at", Moment, nullable=False),
     sa.Column("reverted_at", Moment),
     _seal("rows_seal"),  # of what never changes in its outcomes
     _seal(),
-    sa.Column("pack", sa.Text),  # artefacts of a large batch, as are the following (`packs.py`); null: it has no pack
+    sa.Column("pack", sa.Text),  # artefacts of a large batch, as are the following (`ledger.py`); null: it has no pack
     sa.Column("event_index", sa.Text),
     sa.Column("code_index", sa.Text),
     sa.Index("batches_by_campaign", "campaign_number", "number"),
@@ -362,7 +371,7 @@ shop_settings = sa.Table(
     _seal(),
 )
 
-# append-only, by triggers (`append_only.py`)
+# append-only, by triggers (`migrations/__init__.py`)
 journal = sa.Table(
     "journal",
     metadata,
@@ -379,14 +388,13 @@ journal = sa.Table(
     sa.Column("hash", sa.Text, nullable=False),
 )
 
-# the last entry of every subject: one row for all of them would be a conflict of writers of different subjects
-journal_heads = sa.Table(
-    "journal_heads",
+# the sums of the seals of an owner's rows, by table (`rows.py`)
+tallies = sa.Table(
+    "tallies",
     metadata,
-    sa.Column("subject", sa.Text, primary_key=True),
-    sa.Column("number", sa.BigInteger, nullable=False),
-    sa.Column("hash", sa.Text, nullable=False),
-    _seal(),
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),  # of the table
+    sa.Column("tally", sa.Text, nullable=False),
 )
 
 # work that is done later or elsewhere; a job belongs to the worker that is named until its lease is over
@@ -395,9 +403,11 @@ jobs = sa.Table(
     metadata,
     sa.Column("number", sa.Integer, primary_key=True),  # in the order they were asked for
     sa.Column("id", sa.Text, nullable=False, unique=True),
-    sa.Column("once", sa.Text, unique=True),  # the same piece of work is not asked for twice; null: it may be
+    sa.Column(
+        "once", sa.Text, unique=True, info=PERSONAL
+    ),  # the same piece of work is not asked for twice; null: it may be
     sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),  # JSON, as are progress, result and problem
+    sa.Column("body", sa.Text, nullable=False, info=PERSONAL_JSON),  # JSON, as are progress, result and problem
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("actor", sa.Text, nullable=False),
     sa.Column("actor_kind", sa.Text, nullable=False),
@@ -422,7 +432,7 @@ schedules = sa.Table(
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),  # JSON
+    sa.Column("body", sa.Text, nullable=False, info=PERSONAL_JSON),  # JSON
     sa.Column("rule", sa.Text, nullable=False),
     sa.Column("time_zone", sa.Text, nullable=False),
     sa.Column("next_at", Moment),
@@ -445,9 +455,9 @@ occurrences = sa.Table(
 drafts = sa.Table(
     "drafts",
     metadata,
-    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True, info=PERSONAL),
     sa.Column("revision", sa.Integer, nullable=False),
-    sa.Column("plan", sa.Text),  # JSON; null: it was deleted, and its revisions are not used again
+    sa.Column("plan", sa.Text, info=PERSONAL_JSON),  # JSON; null: it was deleted, and its revisions are not used again
     sa.Column("changed_at", Moment, nullable=False),
     sa.Column("actor", sa.Text, nullable=False),
     sa.Column("actor_kind", sa.Text, nullable=False),
@@ -508,3 +518,78 @@ ARTEFACT_COLUMNS = (
     jobs.c.result_artefact,
     *(arrivals.c[name] for name in ("customers", "customer_index", "contexts", "features")),
 )
+
+
+# What a plan decides about each customer. `depth` is null where there is no code.
+PLANNED = pa.schema(
+    [
+        pa.field("customer_id", pa.string(), nullable=False),
+        pa.field("arm", pa.string(), nullable=False),
+        pa.field("depth", pa.float64()),
+        pa.field("value", pa.float64(), nullable=False),
+        pa.field("known", pa.bool_(), nullable=False),
+        pa.field("expected_full_price", pa.float64()),
+        pa.field("expected_engagement", pa.float64()),
+    ]
+)
+
+# Of plans that need them, after the other columns of both tables: the part of the customers with limits of its own, and
+# how a code is sent.
+LABELS = pa.schema([pa.field("segment", pa.string()), pa.field("channel", pa.string())])
+
+# `row` numbers the decisions of a campaign from 0; `code` and `depth` are null together: no code.
+# `customer_id` comes back with the type the campaign was launched with, int64 or text.
+# `propensity` is the probability of the depth played, estimated from `propensity_draws` draws; added after the launch.
+DECISIONS = pa.schema(
+    [
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("customer_id", pa.string(), nullable=False),
+        pa.field("arm", pa.string(), nullable=False),
+        pa.field("depth", pa.float64()),
+        pa.field("code", pa.string()),
+        pa.field("value", pa.float64(), nullable=False),
+        pa.field("known", pa.bool_(), nullable=False),
+        pa.field("late", pa.bool_(), nullable=False),  # decided after the launch, from the reserve
+        pa.field("expected_full_price", pa.float64()),
+        pa.field("expected_engagement", pa.float64()),
+        pa.field("propensity", pa.float64()),
+        pa.field("propensity_draws", pa.int64()),
+    ]
+)
+
+# `row` is the place in the batch as received, from 0. What cannot be read is null, and `raw` holds the row as JSON.
+# `customer_id` is text as received: an outcome may name somebody who is not in the campaign.
+OUTCOMES = pa.schema(
+    [
+        pa.field("batch_id", pa.string(), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("event_id", pa.string()),
+        pa.field("customer_id", pa.string()),
+        pa.field("code", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("refers_to", pa.string()),
+        pa.field("ordered_at", pa.timestamp("us", tz="UTC")),
+        pa.field("full_price_minor", pa.int64()),
+        pa.field("disposition", pa.string(), nullable=False),
+        pa.field("reason", pa.string()),
+        pa.field("raw", pa.string()),
+    ]
+)
+
+# What the net purchases of codes are made of, of rows that count.
+APPLIED = pa.schema(
+    [OUTCOMES.field(name) for name in ("event_id", "code", "kind", "refers_to", "ordered_at", "full_price_minor")]
+)
+
+COUNTS = pa.schema([("batch_id", pa.string()), ("disposition", pa.string()), ("rows", pa.int64())])
+
+
+class Told(NamedTuple):
+    """What one customer of a campaign was told: the part of a decision that a checkout asks for."""
+
+    depth: float | None
+    """None: no code."""
+    code: str | None
+    """Their own, as it is kept."""
+    known: bool
+    """Whether the context was the customer's own."""

@@ -1,36 +1,58 @@
-"""What the repositories of a transaction share: its connection, the place of artefacts, campaign numbers."""
+"""What the repositories of a transaction share: its connection, the place of artefacts, rows that are read once, and
+how sealed rows are written.
 
+Every sealed row (`rows.py`) is written by `add`, `set` and `remove`. They keep up its seal and the tally of its owner,
+and no row that another program has changed is written over: its seal would hide the change.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
+from disco.records.diagnosis import RESTORE
 from disco.records.errors import NotFoundError, StateError
+from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.suggestions import did_you_mean
 from disco.store.artefacts import Artefacts
-from disco.store.database import READ_BEFORE, Database, ask, ask_all
-from disco.store.schema import campaigns, plans
+from disco.store.database import Database, add_rows, ask, ask_all, change_later, delete_of, update_of
+from disco.store.rows import KINDS, changed, is_whole, number_of, owner_of, plus, seal_of, sealed, sum_of
+from disco.store.schema import campaigns, contexts, plans, reserves, secrets, tallies
 
 LEAST_OF_AN_ID = 4  # characters
+# secrets of the database: of the codes, of lasting holdouts, of forgotten customers, of pseudonyms; made with it
+CODES, HOLDOUT, FORGOTTEN, PSEUDONYMS = "codes", "holdout", "forgotten", "pseudonyms"
+SECRETS = (HOLDOUT, FORGOTTEN, PSEUDONYMS, CODES)
 
 
 class Session:
     """Lives as long as its transaction."""
 
-    def __init__(self, connection: sa.Connection, database: Database, artefacts: Artefacts) -> None:
+    def __init__(
+        self,
+        connection: sa.Connection,
+        database: Database,
+        artefacts: Artefacts | None = None,
+        locale: Locale = POUNDS_UTC,
+    ) -> None:
         self.connection = connection
         self.database = database
-        self.artefacts = artefacts
-        self.touched: set[int] = set()  # campaigns whose state seal has to be made anew before the commit
-        self.late_seals: dict[int, str | None] = {}  # of campaigns that got late arrivals, written with the state seal
+        self._artefacts = artefacts
+        self.locale = locale
+        self.growth: dict[str, dict[str, int]] = {}  # of tallies, by owner and table
         self.detail: dict[str, Any] = {}  # of the journal's entry about this transaction
         self._numbers: dict[str, int] = {}
         self._read: dict[str, dict[object, Any]] = {}  # by table
-        connection.info[READ_BEFORE] = self._read
+
+    @property
+    def artefacts(self) -> Artefacts:
+        assert self._artefacts is not None  # for the type checker: only who makes or repairs tables has none
+        return self._artefacts
 
     def read_before(self, table: sa.Table) -> dict[object, Any]:
         """What this transaction has read of a table. A transaction sees one state of everything, so that nothing has to
-        be read twice; what it writes itself is taken out here (`database.watch_writes`)."""
+        be read twice; what it writes itself is put in the place of what it has read (`add`, `set`, `remove`)."""
         return self._read.setdefault(table.name, {})
 
     def raw(self, table: sa.Table, key: str, value: object, *, order: str | None = None) -> list[dict[str, Any]]:
@@ -58,6 +80,98 @@ class Session:
     def keep(self, table: sa.Table, place: object, names: tuple[str, ...], rows: "list[Any]") -> None:
         """Remember rows that were read; a place is what `raw` or another reader looks for."""
         self.read_before(table)[place] = [dict(zip(names, row, strict=True)) for row in rows]
+
+    # ---- sealed rows
+
+    def add(self, table: sa.Table, *rows: Mapping[Any, Any], recorded: bool = True) -> None:
+        """Append rows, all with the same columns. recorded: whether the tally is to know of them; a repair that brings
+        back what was lost does not say so, because the tally knows of it."""
+        new = [sealed(table, row) for row in rows]
+        if new:
+            add_rows(self.connection, table, new)
+            self._read.pop(table.name, None)
+        for row in new if recorded else ():
+            self._count(table, row, number_of(row["seal"]))
+
+    def set(self, table: sa.Table, row: Mapping[Any, Any], **values: Any) -> dict[str, Any]:
+        """Change a row, given as it was read; as it is now. SealError where another program has changed it before."""
+        self.refuse_changed(table, row)
+        new = sealed(table, {**row, **values})
+        self.overwrite(table, row, new)
+        self._count(table, new, number_of(new["seal"]) - number_of(row["seal"]))
+        return new
+
+    def overwrite(self, table: sa.Table, row: Mapping[Any, Any], new: Mapping[Any, Any]) -> None:
+        """Write other cells, whatever tally and seal say of the row: for repairs, which compare them afterwards."""
+        key = tuple(column.name for column in table.primary_key.columns)
+        cells = {name: cell for name, cell in new.items() if cell is not row[name] and name not in key}
+        if cells:
+            values = (*cells.values(), *(row[name] for name in key))
+            change_later(self.connection, update_of(table, tuple(cells), key), values)
+        if table in (campaigns, plans):
+            self._read.pop(table.name, None)
+            return
+        for place, rows in self.read_before(table).items():
+            if isinstance(rows, list):
+                self.read_before(table)[place] = [new if one is row else one for one in rows]
+
+    def remove(self, table: sa.Table, row: Mapping[Any, Any], *, recorded: bool = True) -> None:
+        """Remove a row, given as it was read; also one that another program has changed."""
+        key = tuple(column.name for column in table.primary_key.columns)
+        change_later(self.connection, delete_of(table, key), tuple(row[name] for name in key))
+        self._read.pop(table.name, None)
+        if recorded:
+            self._count(table, row, -number_of(row["seal"]))
+
+    def replace_all(self, table: sa.Table, owner: str, before: Iterable[Mapping[Any, Any]], *rows: Any) -> None:
+        """Put rows in the place of all those of an owner, which also ends what was wrong with them: their tally."""
+        for row in before:
+            self.remove(table, row, recorded=False)
+        self.add(table, *rows, recorded=False)
+        now = sum_of(seal_of(table, sealed(table, row)) for row in rows)
+        growth = self.growth.setdefault(owner, {})
+        growth[table.name] = now - self.tallies(owner).get(table.name, 0)
+
+    def tallies(self, owner: str) -> dict[str, int]:
+        """Those of an owner before this transaction, by table."""
+        return {row["name"]: number_of(row["tally"]) for row in self.raw(tallies, "owner", owner)}
+
+    def tally(self, table: sa.Table, owner: str) -> int:
+        """The sum of the seals of all rows of an owner, as it must be now."""
+        return plus(self.tallies(owner).get(table.name, 0), self.growth.get(owner, {}).get(table.name, 0))
+
+    def refuse_changed(self, table: sa.Table, *rows: Mapping[Any, Any]) -> None:
+        """SealError where one of these rows is not what this program wrote."""
+        for row in rows:
+            if not is_whole(table, row):
+                raise changed(KINDS[table].words.format_map({**row, "owner": self._owner(table, row)}))
+
+    def refuse_incomplete(self, table: sa.Table, owner: str, rows: Sequence[Mapping[Any, Any]]) -> None:
+        """The same of all rows of an owner: none is changed, missing or added."""
+        self.refuse_changed(table, *rows)
+        if sum_of(row["seal"] for row in rows) != self.tally(table, owner):
+            raise changed(KINDS[table].words.format_map({**(rows[0] if rows else {}), "owner": owner}))
+
+    def _count(self, table: sa.Table, row: Mapping[Any, Any], growth: int) -> None:
+        if table in KINDS:
+            of_owner = self.growth.setdefault(self._owner(table, row), {})
+            of_owner[table.name] = of_owner.get(table.name, 0) + growth
+
+    def _owner(self, table: sa.Table, row: Mapping[Any, Any]) -> str:
+        return owner_of(table, row, campaign_of_number=self._name, campaign_of_plan=self._campaign_of_plan)
+
+    def _name(self, number: int) -> str:
+        for campaign, known in self._numbers.items():
+            if known == number:
+                return campaign
+        rows = self.raw(campaigns, "number", number)
+        return str(rows[0]["campaign"]) if rows else ""
+
+    def _campaign_of_plan(self, plan_id: str) -> str:
+        rows = self.raw(plans, "plan_id", plan_id)
+        return str(rows[0]["campaign"]) if rows else ""
+
+    # ---- campaigns
 
     def keep_campaign(self, row: Any) -> "CampaignRow":
         """The same of a campaign's own."""
@@ -87,6 +201,22 @@ class Session:
             rows = ask(self.connection, CAMPAIGN, (campaign,))
             found = self.keep_campaign(rows[0]) if rows else None
         return found
+
+    def refuse_changed_state(self, campaign: "CampaignRow") -> None:
+        """SealError where launch, state, reserve or contexts of a campaign are not what this program wrote; its plan
+        and its late arrivals are not read."""
+        self.refuse_changed(campaigns, campaign.cells)
+        name, number = campaign.campaign, campaign.number
+        self.refuse_incomplete(reserves, name, self.raw(reserves, "campaign_number", number, order="depth"))
+        self.refuse_incomplete(contexts, name, self.raw(contexts, "campaign_number", number))
+
+    def secret(self, name: str) -> bytes:
+        """A secret of the database; StateError where it is gone or another one."""
+        row = next(iter(self.raw(secrets, "name", name)), None)
+        if row is None or not is_whole(secrets, row):
+            found = "is gone" if row is None else "was changed by something other than disco"
+            raise StateError(f"The secret `{name}` of the database {found}", fix=RESTORE)
+        return bytes(row["value"])
 
 
 class CampaignRow:

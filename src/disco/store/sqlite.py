@@ -22,7 +22,6 @@ from disco.store.database import (
     ask_all,
     compiled,
     python_values,
-    watch_writes,
 )
 
 _ROWS_PER_FETCH = 65_536
@@ -50,7 +49,6 @@ class SqliteDatabase:
         sa.event.listen(self.engine, "do_connect", _make_private)
         sa.event.listen(self.engine, "connect", _prepare)
         sa.event.listen(self.engine, "begin", _begin)
-        watch_writes(self.engine)
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:

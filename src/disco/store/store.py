@@ -1,10 +1,11 @@
 """The store: a database with our tables, a place of artefacts, and repositories one transaction at a time."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import sqlalchemy as sa
 
@@ -12,17 +13,13 @@ from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.people import Actor
 from disco.records.ports import Clock
 from disco.records.private import private_folder
-from disco.store.approvals import SqlApprovals, SqlShopSettings
-from disco.store.arrivals import SqlArrivals
 from disco.store.artefacts import Artefacts, FolderArtefacts, rehearsal
 from disco.store.beliefs import SqlBeliefs
-from disco.store.contexts import SqlContexts
-from disco.store.database import Database, send_changes
+from disco.store.contexts import SqlArrivals, SqlContexts
+from disco.store.database import Database, any_text, send_changes
 from disco.store.decisions import SqlDecisions
-from disco.store.drafts import SqlDrafts, SqlReplies
-from disco.store.forgotten import SqlForgotten
-from disco.store.jobs import SqlJobs
-from disco.store.journal import SqlJournal, append, question_of_head
+from disco.store.jobs import SqlDrafts, SqlJobs, SqlReplies, SqlSchedules, SqlWebhooks
+from disco.store.journal import SqlJournal, append, question_of_tallies, system_user, tallies_in
 from disco.store.ledger import SqlLedger
 from disco.store.opening import (
     is_empty,
@@ -33,46 +30,65 @@ from disco.store.opening import (
     refuse_another_revision,
     refuse_upgraded,
 )
-from disco.store.people import SqlPeople, SqlSessions
-from disco.store.personal import SqlPersonal
+from disco.store.people import SqlApprovals, SqlPeople, SqlSessions, SqlShopSettings
+from disco.store.personal import SqlForgotten, SqlPersonal
 from disco.store.plans import SqlPlans
-from disco.store.schedules import SqlSchedules, SqlWebhooks
 from disco.store.schema import BELIEF, EVERYTHING
-from disco.store.seals import SqlSeals, any_text, seal_states
+from disco.store.seals import SqlSeals
 from disco.store.session import Session
-from disco.store.states import hash_of_state, question_of_state
-from disco.store.system_user import system_user
+
+Repository = TypeVar("Repository")
+
+
+class _Repository(Generic[Repository]):
+    """A repository of a transaction, made when it is first asked for: most transactions need a few of them."""
+
+    def __init__(self, kind: Callable[[Session], Repository]) -> None:
+        self._kind = kind
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, transaction: "Transaction", _: type) -> Repository:
+        made = transaction.__dict__[self._name] = self._kind(transaction.session)
+        return made
 
 
 class Transaction:
     """What lies in the store, within one transaction: repositories of campaigns and belief, their seals, what is kept
     about customers, and the people who use the system.
 
-    Tables are Arrow, with the schemas of `records.kept`; text with NUL characters, NaN and infinity are an InputError;
+    Tables are Arrow, with the schemas of `schema`; text with NUL characters, NaN and infinity are an InputError;
     a missing thing, or one that is there already, a StateError.
     """
 
-    def __init__(self, session: Session, locale: Locale) -> None:
-        self.locale = locale
-        self.plans = SqlPlans(session, locale)
-        self.decisions = SqlDecisions(session)
-        self.contexts = SqlContexts(session)
-        self.arrivals = SqlArrivals(session)
-        self.ledger = SqlLedger(session)
-        self.beliefs = SqlBeliefs(session)
-        self.seals = SqlSeals(session)
-        self.forgotten = SqlForgotten(session)
-        self.personal = SqlPersonal(session)
-        self.people = SqlPeople(session)
-        self.sessions = SqlSessions(session)
-        self.approvals = SqlApprovals(session)
-        self.settings = SqlShopSettings(session)
-        self.jobs = SqlJobs(session)
-        self.drafts = SqlDrafts(session)
-        self.replies = SqlReplies(session)
-        self.schedules = SqlSchedules(session)
-        self.webhooks = SqlWebhooks(session)
-        self.journal = SqlJournal(session)
+    plans = _Repository(SqlPlans)
+    decisions = _Repository(SqlDecisions)
+    contexts = _Repository(SqlContexts)
+    arrivals = _Repository(SqlArrivals)
+    ledger = _Repository(SqlLedger)
+    beliefs = _Repository(SqlBeliefs)
+    seals = _Repository(SqlSeals)
+    forgotten = _Repository(SqlForgotten)
+    personal = _Repository(SqlPersonal)
+    people = _Repository(SqlPeople)
+    sessions = _Repository(SqlSessions)
+    approvals = _Repository(SqlApprovals)
+    settings = _Repository(SqlShopSettings)
+    jobs = _Repository(SqlJobs)
+    drafts = _Repository(SqlDrafts)
+    replies = _Repository(SqlReplies)
+    schedules = _Repository(SqlSchedules)
+    webhooks = _Repository(SqlWebhooks)
+    journal = _Repository(SqlJournal)
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    @property
+    def locale(self) -> Locale:
+        """Of the shop."""
+        return self.session.locale
 
 
 class _Undone(Exception):  # noqa: N818 - no error: the way out of a dry run
@@ -133,7 +149,7 @@ class Store:
     def reading(self) -> Iterator[Transaction]:
         """One consistent view of everything; nothing can be written through it. Keep it short: a writer may wait."""
         with plain_errors(self._database, "reading"), self._database.reading() as connection:
-            yield Transaction(Session(connection, self._database, self._artefacts), self.locale)
+            yield Transaction(Session(connection, self._database, self._artefacts, self.locale))
 
     @contextmanager
     def writing(self, subject: str, *, action: str, dry_run: bool = False) -> Iterator[Transaction]:
@@ -160,7 +176,7 @@ class Store:
         """
         with plain_errors(self._database, "keeping books"), self._database.bookkeeping() as connection:
             refuse_upgraded(connection, self._database)
-            yield Transaction(Session(connection, self._database, self._artefacts), self.locale)
+            yield Transaction(Session(connection, self._database, self._artefacts, self.locale))
 
     @contextmanager
     def alone(self, *, action: str, dry_run: bool = False) -> Iterator[Transaction]:
@@ -185,31 +201,25 @@ class Store:
                 plain_errors(self._database, doing),
                 begun as connection,
             ):
-                state = question_of_state(subject)
-                with any_text(connection):
-                    before = hash_of_state(refuse_upgraded(connection, self._database, state))
-                session = Session(connection, self._database, artefacts)
+                refuse_upgraded(connection, self._database)
+                session = Session(connection, self._database, artefacts, self.locale)
                 mark = self._database.mark(connection)
-                yield Transaction(session, self.locale)
-                sealed = seal_states(session)
+                yield Transaction(session)
                 if dry_run:
                     send_changes(connection)  # a rehearsal is refused where the real one would be
                     raise _Undone
-                if sealed or self._database.has_written(connection, since=mark):
+                if session.growth or self._database.has_written(connection, since=mark):
+                    question = question_of_tallies(subject, session.growth)
                     with any_text(connection):
-                        questions = [*state, question_of_head(subject)]
-                        last, (*after, heads) = self._database.last_entry(connection, questions)
+                        last, [found] = self._database.last_entry(connection, [question])
                     append(
-                        connection,
+                        session,
                         last,
                         actor=self.actor,
                         at=datetime.now(UTC) if self._clock is None else self._clock.now(),
                         action=action,
                         subject=subject,
-                        before=before,
-                        after=hash_of_state(after),
-                        detail=session.detail,
-                        heads=heads,
+                        found=tallies_in(found),
                     )
         except _Undone:
             pass

@@ -7,10 +7,10 @@ from typing import Any
 
 from disco.records.arguments import read_count
 from disco.records.errors import InputError
-from disco.records.journal import JournalEntry
 from disco.records.people import ActorKind
 from disco.records.result import Result
 from disco.store import PEOPLE, Store
+from disco.store.journal import JournalEntry
 
 MOST_ENTRIES = 1_000
 

@@ -1,6 +1,6 @@
 """The tables of the first release. An empty database gets those of today at once (`migrations.create_tables`)."""
 
-revision = "0011"
+revision = "0012"
 down_revision = None
 
 
