@@ -141,7 +141,7 @@ def hook(request: Request, shop: ShopOf, form: FormOf) -> Response:
 def switch_webhook(request: Request, shop: ShopOf, item: ItemId, form: FormOf) -> Response:
     with shop.store() as store:
         webhook = set_webhook_active(store, item, active=form.text("active") == "yes")
-    said = "The webhook is told again." if webhook.active else "The webhook is told nothing for now."
+    said = "The webhook is active again." if webhook.active else "The webhook is paused."
     return respond(request, _page(request, shop), part="hooks", said=said)
 
 
