@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from disco.adapters.config import ShopSettings
 from disco.adapters.shop import ShopFolder
-from disco.office.approvals.use_cases import approval_setting, read_approval, set_approval
+from disco.office.approvals.use_cases import approval_setting
 from disco.office.jobs.bodies import BODIES
 from disco.office.jobs.page import WORDS
 from disco.office.schedules.use_cases import (
@@ -20,7 +20,7 @@ from disco.office.schedules.use_cases import (
     pause_schedule,
     remove_schedule,
 )
-from disco.office.settings.file import change_settings_of
+from disco.office.settings.file import change_shop, shown_settings
 from disco.office.webhooks.use_cases import add_webhook, list_webhooks, remove_webhook, set_webhook_active
 from disco.records.errors import DiscoError, InputError, PlanError, StateError
 from disco.records.jobs import Event, JobKind, JobSchedule, Webhook
@@ -110,12 +110,8 @@ def settings(request: Request, shop: ShopOf) -> Response:
 def change(request: Request, shop: ShopOf, form: FormOf) -> Response:
     """What differs from the present settings is written to disco.yaml; the rule of approval to the database."""
     try:
-        rule = read_approval(form.text("approval")) if "approval" in form else None
-        changes = _changes(shop.settings, form)
-        found = change_settings_of(shop, changes) if changes else shop.settings
-        if rule is not None:
-            with shop.store() as store:
-                set_approval(store, rule, rule=found.approval)
+        approval = {"approval": form.text("approval")} if "approval" in form else {}
+        change_shop(shop, {**_changes(shop.settings, form), **approval})
     except (InputError, StateError) as error:
         return respond(request, _refused(_page(request, shop), form, error), status=422, part="shop")
     return go_to(request, "/settings", said="The settings were saved.")
@@ -285,12 +281,7 @@ def _refused(page: SettingsPage, form: Form, error: DiscoError) -> SettingsPage:
 
 
 def _every(found: ShopSettings, approval: ApprovalRule) -> Table:
-    from disco.store.opening import shown_url
-
-    form = found.model_dump(mode="json") | {"approval": str(approval)}
-    for name in ("database_url", "data"):
-        form[name] = shown_url(form[name])
-    rows: list[list[Cell]] = [[name, text] for name, text in _flat(form)]
+    rows: list[list[Cell]] = [[name, text] for name, text in _flat(shown_settings(found, approval))]
     return Table(
         caption="All settings, without secrets",
         columns=["Setting", "Value"],
