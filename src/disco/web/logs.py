@@ -2,7 +2,7 @@
 
 Both name what was asked for by the route's template, never by the path.
 
-No id of a customer, no code, no key and no body is ever handed to the log. Of an exception that nobody expected the
+No id of a customer, no code, no key and no body is ever handed to the log. Of an unhandled exception the
 kind and the places in the program are written, not its message, which may quote data (DISCO_DEBUG=1 adds it).
 """
 

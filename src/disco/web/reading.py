@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl
 
 from anyio import to_thread
 from fastapi import Depends, Request
+from pydantic import BaseModel, ConfigDict
 
 from disco.records.errors import DiscoError, InputError, ServiceError
 from disco.records.private import temporary_folder
@@ -28,6 +29,12 @@ _MOST_DIGITS = 400  # of a whole number; a double ends at 309
 _MOST_CONTAINERS = 500_000  # lists and objects: each takes 60 to 250 bytes, but two in the text
 _MOST_FIELDS = 2_000  # of a form
 _UNKEEPABLE = re.compile("[\0\ud800-\udfff]")
+
+
+class RequestBody(BaseModel):
+    """What the body of every JSON request has in common: unknown keys and infinite numbers are refused."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 def read_json(content: bytes) -> Any:

@@ -118,7 +118,7 @@ def said_of(request: Request, error: Exception) -> tuple[DiscoError, dict[str, s
     headers: dict[str, str] = {}
     said = _said(error, headers)
     if isinstance(said, DefectError):
-        log().error("an exception that nobody expected", request_id=instance, **places_of(error))
+        log().error("unhandled exception", request_id=instance, **places_of(error))
         what = "This is a defect of disco or a damaged file"
         said = DefectError(what, fix=f"Its log names the request {instance} and where it failed; report it.")
     said = as_seen(request, said)
@@ -158,7 +158,7 @@ def invalid(details: Sequence[Any], *, place: str | None = None) -> ServiceError
         if detail["type"] == "extra_forbidden":
             found, expected, fix = f"the key {shortened(name)}", "only keys that /docs lists", "Remove it."
         elif detail["type"] == "missing":
-            found, expected, fix = "nothing", "a value", "Give it."
+            found, expected, fix = "nothing", "a value", "Add the field."
         else:
             found, expected, fix = quoted(detail["input"]), expected_of(detail), "Correct the value."
         problems.append(Problem("request", where, shortened(name), found, expected, fix))

@@ -247,8 +247,8 @@ def _content(name: str) -> tuple[bytes, str]:
 
 @cache
 def _environment(package: str) -> "jinja2.Environment":
-    """The templates beside the pages of a package, and those that all pages share."""
-    made = environment(package, __package__)
+    """The templates beside the pages of a package, those of features beside it, and those that all pages share."""
+    made = environment(package, package.rpartition(".")[0], __package__)
     made.globals.update(asset=asset, new_key=lambda: token_urlsafe(18))
     for name in ("items", "parts"):  # as globals, because a block that is rendered alone knows no imports
         made.globals[name] = made.get_template(f"{name}.html").module

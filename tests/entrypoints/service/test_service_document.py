@@ -12,7 +12,7 @@ import disco
 from disco.entrypoints.service.documents import breaking_changes, document, document_text
 
 KEPT = Path(__file__).parents[3] / "docs" / "openapi.json"
-VENDOR = Path(disco.__file__).parent / "entrypoints" / "service" / "vendor"
+VENDOR = Path(disco.__file__).parent / "web" / "vendor"
 
 
 def test_the_kept_document_is_the_present_one() -> None:

@@ -133,7 +133,7 @@ def test_a_defect_is_a_problem_without_its_message(
     logged.seek(before)
     text = logged.read()
     assert "canary" not in answer.text + text
-    said = next(json.loads(line) for line in text.splitlines() if "nobody expected" in line)
+    said = next(json.loads(line) for line in text.splitlines() if "unhandled exception" in line)
     assert said["exception"] == "RuntimeError"
     assert said["request_id"] in problem["detail"]
     assert any("broken" in place for place in said["places"])

@@ -187,7 +187,7 @@ class PlannerDesk:
     def _said(self, error: BaseException) -> DiscoError:
         said = in_words(error)
         if isinstance(said, DefectError):
-            log().error("an exception that nobody expected", **places_of(error))
+            log().error("unhandled exception", **places_of(error))
         return said
 
     # ---- limits

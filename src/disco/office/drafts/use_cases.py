@@ -6,6 +6,7 @@ where somebody else was faster, nothing is overwritten.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from json import dumps
 from typing import Any
 
@@ -16,12 +17,14 @@ from disco.records.errors import (
     RevisionMissingError,
 )
 from disco.records.jobs import Draft
+from disco.records.plan import Plan
 from disco.records.ports import Clock
 from disco.records.result import Result
 from disco.store import DRAFTS, Store, Transaction
 
 MOST_DRAFT_BYTES = 1_000_000
 _MOST_NAME_CHARACTERS = 100
+_MOST_CHANGES = 20  # that an entry of the journal tells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -62,11 +65,13 @@ def put_draft(store: Store, name: str, plan: Mapping[str, Any], *, if_match: int
     if size > MOST_DRAFT_BYTES:
         raise InputError("draft", found=f"{size:,} bytes", expected=f"at most {MOST_DRAFT_BYTES:,}")
     with store.writing(DRAFTS, action="write draft") as transaction:
-        _check_revision(transaction.drafts.find(name), name, if_match)
+        before = transaction.drafts.find(name)
+        _check_revision(before, name, if_match)
         revision = transaction.drafts.revision(name) + 1
         draft = Draft(name=name, revision=revision, plan=plan, changed_at=clock.now(), actor=store.actor)
         transaction.drafts.put(draft)
-        transaction.journal.note(draft=name, revision=revision)
+        changed = _changes({} if before is None else before.plan, plan)
+        transaction.journal.note(draft=name, revision=revision, changed=changed[:_MOST_CHANGES])
         return draft
 
 
@@ -79,6 +84,45 @@ def delete_draft(store: Store, name: str, *, if_match: int | None = None, clock:
         transaction.drafts.delete(gone)
         transaction.journal.note(draft=name, revision=gone.revision)
         return DeletedDraft(name=name, revision=gone.revision)
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any], where: str = "") -> list[str]:
+    """What a new revision says differently, for the journal, which keeps it for ever: keys of plans and depths, with
+    the numbers of before and after. Texts may name customers, and a draft may hold any key, so neither is told.
+
+    >>> _changes({"seed": 1, "depths": {"0.1": {"at_most": 60}}}, {"seed": 2, "depths": {"0.1": {"at_most": "5%"}}})
+    ['depths 0.1 at_most', 'seed 1 → 2']
+    """
+    found: list[str] = []
+    for key in sorted({*before, *after}, key=str):
+        old, new = before.get(key), after.get(key)
+        if old == new:
+            continue
+        if not (key in _plan_keys() or _is_number(key)):
+            found.append(where.strip() or "another key")
+        elif isinstance(old, Mapping) and isinstance(new, Mapping):
+            found += _changes(old, new, f"{where}{key} ")
+        elif all(value is None or isinstance(value, bool | int | float) for value in (old, new)):
+            found.append(f"{where}{key} {_shown(old)} → {_shown(new)}")
+        else:
+            found.append(f"{where}{key}")
+    return list(dict.fromkeys(found))
+
+
+def _shown(value: float | None) -> str:
+    return "nothing" if value is None else str(value)
+
+
+def _is_number(key: str) -> bool:
+    """Whether it is a depth."""
+    return str(key).replace(".", "", 1).isdecimal() and len(str(key)) < len("0.123456789")
+
+
+@cache
+def _plan_keys() -> frozenset[str]:
+    """All keys that plans have, in all of their sections."""
+    form = Plan.model_json_schema()
+    return frozenset(name for part in (form, *form["$defs"].values()) for name in part.get("properties", ()))
 
 
 def _found(transaction: Transaction, name: str) -> Draft:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from fastapi import APIRouter, Request, Response
 
 from disco.adapters.shop import ShopFolder
-from disco.office.keys.use_cases import ApiKey, create_key, list_keys, revoke_key
+from disco.office.keys.use_cases import MOST_DAYS, ApiKey, create_key, list_keys, revoke_key
 from disco.office.people.use_cases import OpenInvitation, Person, change_person, invite, list_people, way_in
 from disco.records.errors import InputError, StateError
 from disco.records.locale import Locale
@@ -26,7 +26,6 @@ ROLES = (
     (Role.APPROVER, "approver: also approves plans and reads the audit journal"),
     (Role.ADMIN, "admin: also people, keys, settings, schedules and webhooks"),
 )
-_MOST_DAYS = 3_660
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +135,8 @@ def revoke(request: Request, shop: ShopOf, form: FormOf) -> Response:
 def _days(text: str) -> timedelta | None:
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:6]) <= _MOST_DAYS and len(text) <= len("3660")):
-        expected = f"a whole number of days from 1 to {_MOST_DAYS:,}, or nothing for a key that never expires"
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:6]) <= MOST_DAYS and len(text) <= len("3660")):
+        expected = f"a whole number of days from 1 to {MOST_DAYS:,}, or nothing for a key that never expires"
         raise InputError("expires", found=repr(text[:40]), expected=expected)
     return timedelta(days=int(text))
 

@@ -4,20 +4,20 @@ from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from disco.office.keys.use_cases import ApiKey, NewKey, RevokedKey, create_key, list_keys, revoke_key
 from disco.records.people import Role
+from disco.web.reading import RequestBody
 from disco.web.replies import Cursor, ItemPage, Limit, json_reply, page_form, page_of, reply
 from disco.web.route import SECRET, ClockOf, DiscoRoute, StoreOf
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["people"])
 
 
-class KeyRequest(BaseModel):
+class KeyRequest(RequestBody):
     """A key to be made."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
     name: str = Field(min_length=1, max_length=100, description="What it is for.")
     role: Role = Field(description="What it may do.")
     expires_days: int | None = Field(None, ge=1, le=3660, description="After how many days it is refused; null: never.")

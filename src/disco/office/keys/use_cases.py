@@ -15,7 +15,7 @@ from disco.store import PEOPLE, Store
 _PREFIX = "disco"
 _ID_BYTES = 6
 _SECRET_BYTES = 32
-_MOST_DAYS = 3_660
+MOST_DAYS = 3_660
 _NO_HASH = "0" * 64  # compared where there is no such key, so that the answer takes the same time
 
 
@@ -84,8 +84,8 @@ def create_key(store: Store, *, name: str, role: Role | str, expires: timedelta 
 
     expires: after how long it is refused; None: never.
     """
-    if expires is not None and not timedelta(0) < expires <= timedelta(days=_MOST_DAYS):
-        raise InputError("expires", found=str(expires), expected=f"more than 0 and at most {_MOST_DAYS:,} days")
+    if expires is not None and not timedelta(0) < expires <= timedelta(days=MOST_DAYS):
+        raise InputError("expires", found=str(expires), expected=f"more than 0 and at most {MOST_DAYS:,} days")
     now, secret = clock.now(), token_urlsafe(_SECRET_BYTES)
     record = KeyRecord(
         key_id=token_hex(_ID_BYTES),

@@ -4,10 +4,11 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from disco.office.people.use_cases import Person, change_person, invite, list_people
 from disco.records.people import Role
+from disco.web.reading import RequestBody
 from disco.web.replies import ItemPage, json_reply, page_form, reply
 from disco.web.route import SECRET, ClockOf, DiscoRoute, StoreOf
 from disco.web.security import own_origin
@@ -16,11 +17,7 @@ router = APIRouter(route_class=DiscoRoute, tags=["people"])
 _API = "/api/v1"
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class InviteRequest(_Body):
+class InviteRequest(RequestBody):
     """Somebody to invite."""
 
     name: str = Field(min_length=1, max_length=100)
@@ -28,7 +25,7 @@ class InviteRequest(_Body):
     email: str | None = Field(None, max_length=300)
 
 
-class PersonRequest(_Body):
+class PersonRequest(RequestBody):
     """What changes about somebody; what is left out stays."""
 
     role: Role | None = None

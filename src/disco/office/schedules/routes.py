@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from disco.office.jobs.bodies import BODIES
 from disco.office.schedules.use_cases import (
@@ -16,16 +16,16 @@ from disco.office.schedules.use_cases import (
 from disco.records.errors import InputError
 from disco.records.jobs import JobKind, JobSchedule
 from disco.web.discretion import as_seen
+from disco.web.reading import RequestBody
 from disco.web.replies import Cursor, ItemPage, Limit, json_reply, page_form, page_of, reply
 from disco.web.route import DiscoRoute, ShopOf, StoreOf
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["jobs"])
 
 
-class ScheduleRequest(BaseModel):
+class ScheduleRequest(RequestBody):
     """A schedule to be made."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
     kind: JobKind = Field(description="What its jobs do.")
     body: dict[str, Any] = Field({}, description="What they ask for, as the body of that request.")
     rule: str = Field(

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from disco.adapters.config import FILE, ShopSettings, load_settings
+from disco.office.approvals.use_cases import read_approval, set_approval
 from disco.office.audit.use_cases import note_file
 from disco.records.errors import InputError, PlanError, StateError
 from disco.records.files import written_whole
+from disco.records.people import ApprovalRule
 from disco.records.private import temporary_folder
 
 if TYPE_CHECKING:
@@ -23,6 +25,25 @@ CHANGEABLE = ("queries", "columns", "csv", "currency", "time_zone", "model", "en
 """Settings that a caller of the service may change. The others name files, databases, proxies and secrets of the
 machine, which belong to whoever runs it."""
 _ONE_AT_A_TIME = threading.Lock()
+
+
+def shown_settings(settings: ShopSettings, approval: ApprovalRule) -> dict[str, Any]:
+    """The settings without passwords; approval: what is in force, which the database may make stricter."""
+    from disco.store.opening import shown_url
+
+    form = settings.model_dump(mode="json") | {"approval": str(approval)}
+    return form | {name: shown_url(form[name]) for name in ("database_url", "data")}
+
+
+def change_shop(shop: "ShopFolder", changes: Mapping[str, Any]) -> ShopSettings:
+    """Change settings by their names: those of disco.yaml there, and `approval` in the database."""
+    own = {name: value for name, value in changes.items() if name != "approval"}
+    rule = read_approval(changes["approval"]) if "approval" in changes else None  # before anything is written
+    settings = change_settings_of(shop, own) if own else shop.settings
+    if rule is not None:
+        with shop.store() as store:
+            set_approval(store, rule, rule=settings.approval)
+    return settings
 
 
 def change_settings_of(shop: "ShopFolder", changes: Mapping[str, Any]) -> ShopSettings:

@@ -4,41 +4,31 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from disco.adapters.config import ShopSettings
 from disco.adapters.shop import ShopFolder
-from disco.office.approvals.use_cases import approval_setting, read_approval, set_approval
-from disco.office.jobs.bodies import BODIES
-from disco.office.jobs.page import WORDS
-from disco.office.schedules.use_cases import (
-    add_schedule,
-    check_scheduled,
-    list_schedules,
-    pause_schedule,
-    remove_schedule,
-)
-from disco.office.settings.file import change_settings_of
-from disco.office.webhooks.use_cases import add_webhook, list_webhooks, remove_webhook, set_webhook_active
+from disco.office.approvals.use_cases import approval_setting
+from disco.office.schedules.page import SchedulesPage, schedules_page
+from disco.office.schedules.use_cases import list_schedules
+from disco.office.settings.file import change_shop, shown_settings
+from disco.office.webhooks.page import WebhooksPage, webhooks_page
+from disco.office.webhooks.use_cases import list_webhooks
 from disco.records.errors import DiscoError, InputError, PlanError, StateError
-from disco.records.jobs import Event, JobKind, JobSchedule, Webhook
-from disco.records.locale import Locale
 from disco.records.people import ApprovalRule, Role
-from disco.records.wording import counted, local_text
+from disco.records.wording import counted
 from disco.reports.table import Cell, Table
-from disco.web.reading import EMPTY, Form, FormOf, Typed, read_json, sentence
-from disco.web.route import SECRET, ShopOf
+from disco.web.reading import Form, FormOf, sentence
+from disco.web.route import ShopOf
 from disco.web.shell import Page, PageRoute, go_to, respond
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-ItemId = Annotated[str, Path(max_length=100)]
 _RULES = (
     (ApprovalRule.NONE, "nobody: whoever plans may launch"),
     (ApprovalRule.SECOND_PERSON, "a second person approves the plan"),
 )
-_KINDS = tuple((kind, WORDS[kind]) for kind in BODIES)
 _MOST_DIGITS = 40
 _SECTIONS = ("csv", "model", "engagement")
 _FIELDS = {
@@ -84,21 +74,11 @@ class SettingsPage(Page):
     rules: tuple[tuple[str, str], ...] = _RULES
     fields: tuple[SettingField, ...]
     every: Table
-    webhooks: tuple[Webhook, ...]
-    webhooks_table: Table
-    events: tuple[str, ...] = tuple(Event)
-    hooking: Typed = EMPTY
-    hooked: tuple[str, ...] = ()
-    """The events that are ticked."""
-    secret: str = ""
-    """The secret of a webhook that was made just now."""
-    schedules: tuple[JobSchedule, ...]
-    schedules_table: Table
-    kinds: tuple[tuple[str, str], ...] = _KINDS
-    scheduling: Typed = EMPTY
+    hooks: WebhooksPage
+    clock: SchedulesPage
 
     def tables(self) -> Mapping[str, Table]:
-        return {"settings": self.every, "schedules": self.schedules_table, "webhooks": self.webhooks_table}
+        return {"settings": self.every, **self.clock.tables(), **self.hooks.tables()}
 
 
 @router.get("/settings")
@@ -110,96 +90,11 @@ def settings(request: Request, shop: ShopOf) -> Response:
 def change(request: Request, shop: ShopOf, form: FormOf) -> Response:
     """What differs from the present settings is written to disco.yaml; the rule of approval to the database."""
     try:
-        rule = read_approval(form.text("approval")) if "approval" in form else None
-        changes = _changes(shop.settings, form)
-        found = change_settings_of(shop, changes) if changes else shop.settings
-        if rule is not None:
-            with shop.store() as store:
-                set_approval(store, rule, rule=found.approval)
+        approval = {"approval": form.text("approval")} if "approval" in form else {}
+        change_shop(shop, {**_changes(shop.settings, form), **approval})
     except (InputError, StateError) as error:
         return respond(request, _refused(_page(request, shop), form, error), status=422, part="shop")
     return go_to(request, "/settings", said="The settings were saved.")
-
-
-# ---- webhooks
-
-
-@router.post("/webhooks", openapi_extra={SECRET: True})
-def hook(request: Request, shop: ShopOf, form: FormOf) -> Response:
-    try:
-        with shop.store() as store:
-            made = add_webhook(store, url=form.text("url"), events=form.texts("events"), clock=shop.clock)
-    except InputError as error:
-        names = {"event of a webhook": "events", "events of a webhook": "events"}
-        typed = Typed.refused(form, error, names=names, otherwise="url")
-        page = replace(_page(request, shop), hooking=typed, hooked=form.texts("events"))
-        return respond(request, page, status=422, part="hooks")
-    return respond(request, replace(_page(request, shop), secret=made.secret), part="hooks")
-
-
-@router.post("/webhooks/{item}/switch")
-def switch_webhook(request: Request, shop: ShopOf, item: ItemId, form: FormOf) -> Response:
-    with shop.store() as store:
-        webhook = set_webhook_active(store, item, active=form.text("active") == "yes")
-    said = "The webhook is told again." if webhook.active else "The webhook is told nothing for now."
-    return respond(request, _page(request, shop), part="hooks", said=said)
-
-
-@router.post("/webhooks/{item}/remove")
-def unhook(request: Request, shop: ShopOf, item: ItemId) -> Response:
-    with shop.store() as store:
-        remove_webhook(store, item)
-    return respond(request, _page(request, shop), part="hooks", said="The webhook was removed.")
-
-
-# ---- schedules
-
-
-@router.post("/schedules")
-def schedule(request: Request, shop: ShopOf, form: FormOf) -> Response:
-    try:
-        kind = _kind(form.text("kind"))
-        rule, body = form.text("rule"), _body(form.text("body"))
-        check_scheduled(shop, kind, body, rule)
-        with shop.store() as store:
-            made = add_schedule(store, kind=kind, body=body, rule=rule, clock=shop.clock)
-    except DiscoError as error:
-        names = {"kind": "kind", "rule of a schedule": "rule", "schedule": "rule"}
-        typed = Typed.refused(form, error, names=names, otherwise="body")
-        return respond(request, replace(_page(request, shop), scheduling=typed), status=422, part="clock")
-    said = f"{WORDS[made.kind]}: {made.rule}."
-    return respond(request, _page(request, shop), part="clock", said=said)
-
-
-@router.post("/schedules/{item}/switch")
-def switch_schedule(request: Request, shop: ShopOf, item: ItemId, form: FormOf) -> Response:
-    with shop.store() as store:
-        made = pause_schedule(store, item, paused=form.text("paused") == "yes", clock=shop.clock)
-    said = "The schedule asks for nothing for now." if made.paused else "The schedule goes on."
-    return respond(request, _page(request, shop), part="clock", said=said)
-
-
-@router.post("/schedules/{item}/remove")
-def unschedule(request: Request, shop: ShopOf, item: ItemId) -> Response:
-    with shop.store() as store:
-        remove_schedule(store, item)
-    return respond(request, _page(request, shop), part="clock", said="The schedule was removed.")
-
-
-def _kind(text: str) -> JobKind:
-    if text not in BODIES:
-        raise InputError("kind", found=repr(text[:40]), expected="one of the list")
-    return JobKind(text)
-
-
-def _body(text: str) -> dict[str, Any]:
-    found = read_json(text.encode()) if text else {}
-    if not isinstance(found, dict):
-        raise InputError("body", found=repr(text[:40]), expected='keys and values, such as {"campaigns": ["A"]}')
-    return found
-
-
-# ---- the page
 
 
 def _page(request: Request, shop: ShopFolder) -> SettingsPage:
@@ -223,10 +118,8 @@ def _page(request: Request, shop: ShopFolder) -> SettingsPage:
             for name, text in _FIELDS.items()
         ),
         every=_every(found, rule.approval),
-        webhooks=webhooks,
-        webhooks_table=_webhooks(webhooks, locale),
-        schedules=schedules,
-        schedules_table=_schedules(schedules, locale),
+        hooks=webhooks_page(webhooks, locale),
+        clock=schedules_page(schedules, locale),
     )
 
 
@@ -285,12 +178,7 @@ def _refused(page: SettingsPage, form: Form, error: DiscoError) -> SettingsPage:
 
 
 def _every(found: ShopSettings, approval: ApprovalRule) -> Table:
-    from disco.store.opening import shown_url
-
-    form = found.model_dump(mode="json") | {"approval": str(approval)}
-    for name in ("database_url", "data"):
-        form[name] = shown_url(form[name])
-    rows: list[list[Cell]] = [[name, text] for name, text in _flat(form)]
+    rows: list[list[Cell]] = [[name, text] for name, text in _flat(shown_settings(found, approval))]
     return Table(
         caption="All settings, without secrets",
         columns=["Setting", "Value"],
@@ -307,30 +195,3 @@ def _flat(form: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
         elif value not in (None, {}, []):
             found.append((f"{before}{name}", value if isinstance(value, str) else json.dumps(value)))
     return found
-
-
-def _webhooks(webhooks: tuple[Webhook, ...], locale: Locale) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            one.url,
-            ", ".join(one.events),
-            "told" if one.active else "paused",
-            f"{local_text(one.created_at, locale)} by {one.actor.name}",
-        ]
-        for one in webhooks
-    ]
-    return Table(caption="Webhooks", columns=["Address", "Is told about", "State", "Made"], rows=rows)
-
-
-def _schedules(schedules: tuple[JobSchedule, ...], locale: Locale) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            WORDS[one.kind],
-            one.rule,
-            "paused" if one.paused else "" if one.next_at is None else local_text(one.next_at, locale),
-            json.dumps(one.body, ensure_ascii=False) if one.body else "",
-            one.actor.name,
-        ]
-        for one in schedules
-    ]
-    return Table(caption="Schedules", columns=["What", "When", "Next", "Asks for", "Made by"], rows=rows)

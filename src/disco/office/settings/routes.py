@@ -6,8 +6,8 @@ from fastapi import APIRouter, Body, Response
 
 from disco.adapters.config import ShopSettings
 from disco.adapters.shop import ShopFolder
-from disco.office.approvals.use_cases import approval_setting, read_approval, set_approval
-from disco.office.settings.file import CHANGEABLE, change_settings_of
+from disco.office.approvals.use_cases import approval_setting
+from disco.office.settings.file import CHANGEABLE, change_shop, shown_settings
 from disco.web.replies import json_reply
 from disco.web.route import DiscoRoute, ShopOf
 
@@ -26,21 +26,10 @@ def change(
     """What the body has is written to disco.yaml; null takes a setting back to its default. `approval` (none or
     second_person) is kept in the database; the stricter of the two counts. The others name files, databases and proxies
     of the machine: whoever runs it changes them there."""
-    changes = {name: value for name, value in body.items() if name != "approval"}
-    rule = read_approval(body["approval"]) if "approval" in body else None  # before anything is written
-    found = change_settings_of(shop, changes) if changes else shop.settings
-    if rule is not None:
-        with shop.store() as store:
-            set_approval(store, rule, rule=found.approval)
-    return json_reply(_form(shop, found))
+    return json_reply(_form(shop, change_shop(shop, body)))
 
 
 def _form(shop: ShopFolder, found: ShopSettings) -> dict[str, Any]:
-    from disco.store.opening import shown_url
-
-    form = found.model_dump(mode="json")
     with shop.store() as store:
-        form["approval"] = str(approval_setting(store, rule=found.approval).approval)
-    for name in ("database_url", "data"):
-        form[name] = shown_url(form[name])
-    return {**form, "changeable": ["approval", *CHANGEABLE]}
+        rule = approval_setting(store, rule=found.approval).approval
+    return {**shown_settings(found, rule), "changeable": ["approval", *CHANGEABLE]}

@@ -5,12 +5,13 @@ from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from disco.office.people.use_cases import Person
 from disco.office.sign_in.use_cases import NewSession, SignedOut, accept_invitation, change_password, sign_in, sign_out
 from disco.records.errors import AuthenticationError
 from disco.records.people import ActorKind, Role
+from disco.web.reading import RequestBody
 from disco.web.replies import json_reply, reply
 from disco.web.route import DiscoRoute
 from disco.web.security import (
@@ -27,18 +28,14 @@ _API = "/api/v1"
 Password = Annotated[str, Field(min_length=1, max_length=1024)]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class SignInRequest(_Body):
+class SignInRequest(RequestBody):
     """Name and password."""
 
     name: str = Field(min_length=1, max_length=100)
     password: Password
 
 
-class AcceptRequest(_Body):
+class AcceptRequest(RequestBody):
     """The token of an invitation, and the password that is chosen."""
 
     token: str = Field(min_length=1, max_length=200)
@@ -46,7 +43,7 @@ class AcceptRequest(_Body):
     name: str | None = Field(None, min_length=1, max_length=100, description="Of the first administrator.")
 
 
-class PasswordRequest(_Body):
+class PasswordRequest(RequestBody):
     """The password that was in use, and the new one."""
 
     password: Password

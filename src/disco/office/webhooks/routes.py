@@ -3,20 +3,20 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from disco.office.webhooks.use_cases import NewWebhook, RemovedWebhook, add_webhook, list_webhooks, remove_webhook
 from disco.records.jobs import Event, Webhook
+from disco.web.reading import RequestBody
 from disco.web.replies import Cursor, ItemPage, Limit, json_reply, page_form, page_of, reply
 from disco.web.route import SECRET, ClockOf, DiscoRoute, StoreOf
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["jobs"])
 
 
-class WebhookRequest(BaseModel):
+class WebhookRequest(RequestBody):
     """A webhook to be made."""
 
-    model_config = ConfigDict(extra="forbid")
     url: str = Field(min_length=1, max_length=2000, description="Where deliveries are sent, http or https.")
     events: list[Event] = Field(min_length=1, max_length=20, description="What it is told about.")
 

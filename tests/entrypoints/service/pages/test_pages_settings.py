@@ -90,9 +90,9 @@ def test_a_webhook_is_switched_and_removed(newcomer: Browser) -> None:
     item = re.search(r"/webhooks/(\w+)/switch", made.text)
     assert item is not None
     paused = newcomer.send(f"/webhooks/{item[1]}/switch", active="no")
-    assert "told nothing for now" in paused.said
+    assert "is paused" in paused.said
     assert "plan.ready paused" in paused.words
-    assert "told again" in newcomer.send(f"/webhooks/{item[1]}/switch", active="yes").said
+    assert "active again" in newcomer.send(f"/webhooks/{item[1]}/switch", active="yes").said
     assert "There is no webhook yet." in newcomer.send(f"/webhooks/{item[1]}/remove").words
     assert newcomer.send(f"/webhooks/{item[1]}/switch", active="yes").status == 404
 

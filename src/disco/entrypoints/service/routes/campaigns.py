@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.shop_of import ShopOf
@@ -23,7 +23,7 @@ from disco.records.errors import InputError, NotFoundError
 from disco.records.tables import MOST_SENT_OUTCOMES, SCHEMAS
 from disco.web.discretion import as_seen
 from disco.web.once import answered_once
-from disco.web.reading import read_json, uploaded
+from disco.web.reading import RequestBody, read_json, uploaded
 from disco.web.replies import (
     CSV,
     ENDINGS,
@@ -55,23 +55,19 @@ DryRun = Annotated[bool, Query(description="Show what would happen; write nothin
 AsOf = Annotated[Day | None, Query(description="The day of the read-out; default: today.")]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-
-class LaunchRequest(_Body):
+class LaunchRequest(RequestBody):
     """Which plan to launch."""
 
     plan_id: str = Field(min_length=4, max_length=100, description="The exact id of the plan, as `GET plans` lists it.")
 
 
-class LateRequest(_Body):
+class LateRequest(RequestBody):
     """Who has arrived."""
 
     customer_id: str | int = Field(union_mode="left_to_right", description="The customer.")
 
 
-class OutcomeRow(_Body):
+class OutcomeRow(RequestBody):
     """One outcome, with the columns of the table `outcomes` (docs/tables.md) or of an export of orders."""
 
     event_id: str | int | None = None

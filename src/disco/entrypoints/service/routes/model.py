@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from disco.entrypoints.service.shop_of import ShopOf
 from disco.evaluation.read_out import AbTest
@@ -15,7 +15,7 @@ from disco.operations.learned import LearnedBelief
 from disco.operations.offline import AllocationSummary
 from disco.records.errors import DiscoError, FileFormatError, InfeasibleError, InputError
 from disco.records.private import temporary_folder
-from disco.web.reading import read_json, uploaded
+from disco.web.reading import RequestBody, read_json, uploaded
 from disco.web.replies import (
     BINARY,
     CSV,
@@ -44,11 +44,7 @@ Version = Annotated[
 ]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-
-class PowerRequest(_Body):
+class PowerRequest(RequestBody):
     """How large an A/B test has to be. With `uplift`: the customers needed; with `customers`: what they can detect."""
 
     baseline: float | None = Field(None, description="Mean of the figure in control, per customer.")
@@ -63,7 +59,7 @@ class PowerRequest(_Body):
     explained: float = Field(0.0, description="Share of variance that pre-period figures explain (CUPED).")
 
 
-class AbRequest(_Body):
+class AbRequest(RequestBody):
     """An A/B test to read out: one entry per customer assigned in each list."""
 
     arm: list[str] = Field(max_length=_MOST_ROWS, description="The name of each customer's arm.")
@@ -115,7 +111,7 @@ def power(body: PowerRequest) -> Response:
     return reply(power(**body.model_dump()))
 
 
-class AllocateRequest(_Body):
+class AllocateRequest(RequestBody):
     """Values and limits, as the files of `disco allocate`; larger ones are for the command line."""
 
     values: dict[str, list[float | int | str | None]] = Field(

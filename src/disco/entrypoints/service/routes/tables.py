@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Path, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.shop_of import ShopOf
@@ -15,7 +15,7 @@ from disco.records.people import Role
 from disco.records.tables import MOST_SENT_ROWS, SCHEMAS
 from disco.web.discretion import as_seen
 from disco.web.once import answered_once
-from disco.web.reading import read_json, uploaded
+from disco.web.reading import RequestBody, read_json, uploaded
 from disco.web.replies import CSV, ENDINGS, JSON, PARQUET, ItemPage, described, json_reply, reply, streamed_reply
 from disco.web.route import UPLOAD, DiscoRoute, invalid
 from disco.web.security import refuse_below
@@ -24,10 +24,9 @@ router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["tables"])
 TableName = Annotated[str, Path(max_length=60, description=f"One of {', '.join(SCHEMAS)}.")]
 
 
-class TablePlace(BaseModel):
+class TablePlace(RequestBody):
     """Where a table is: a file below the folder of the tables, or a query where the setting `data` names a database."""
 
-    model_config = ConfigDict(extra="forbid")
     file: str | None = Field(
         None, min_length=1, max_length=1000, description="A .parquet or .csv file below the folder of the tables."
     )
@@ -105,10 +104,9 @@ def columns(shop: ShopOf, name: TableName, body: dict[str, Annotated[str, Field(
     return reply(map_columns(shop, name, body))
 
 
-class FeaturesRequest(BaseModel):
+class FeaturesRequest(RequestBody):
     """Which features are computed."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
     as_of: Day = Field(description="Only rows dated before this day count.")
     catalogue: dict[str, Any] | None = Field(None, description="Features to drop and to add (docs/features.md).")
 

@@ -3,10 +3,11 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.forget import Forgotten, Pruned
+from disco.web.reading import RequestBody
 from disco.web.replies import ARCHIVE, described, reply, streamed_reply
 from disco.web.route import DiscoRoute
 
@@ -16,11 +17,7 @@ _LONGEST_DAYS = 100 * 365
 DryRun = Annotated[bool, Query(description="Show what would happen; write nothing.")]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-
-class ForgetRequest(_Body):
+class ForgetRequest(RequestBody):
     """Who is to be forgotten."""
 
     customers: list[Annotated[str, Field(min_length=1, max_length=1000)] | int] = Field(
@@ -28,7 +25,7 @@ class ForgetRequest(_Body):
     )
 
 
-class PruneRequest(_Body):
+class PruneRequest(RequestBody):
     """What is to be removed."""
 
     days: int = Field(ge=1, le=_LONGEST_DAYS, description="What is older than so many days.")
