@@ -10,6 +10,7 @@ Stored forms, which change only with a migration:
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,11 @@ from disco.store.database import (
     ask_all,
     asked,
     in_order,
+    one_of,
+    one_value,
     select_few,
     storable,
+    words,
 )
 from disco.store.ledger import Pack, packs_of
 from disco.store.rows import as_text, is_whole
@@ -48,23 +52,53 @@ from disco.store.schema import (
     secrets,
     tallies,
 )
-from disco.store.session import CAMPAIGN, CODES, HOLDOUT, SECRETS, CampaignRow, Session, cells_of
+from disco.store.session import CAMPAIGN, CODES, HOLDOUT, NAMED, SECRETS, CampaignRow, Session, cells_of
 
 _LATE = pa.schema([field for field in (*DECISIONS, *LABELS) if field.name in late_decisions.c])
 _TOLD_CELLS = ("customer_id", "depth", "code", "known")
-_TOLD = f"SELECT {', '.join(_TOLD_CELLS)} FROM late_decisions WHERE campaign_number = ?"
 _FORGOTTEN_CELLS = ("hash", "forgotten_at", "seal")
-EVERYBODY_FORGOTTEN = (forgotten, "all", f"SELECT {', '.join(_FORGOTTEN_CELLS)} FROM forgotten", (), _FORGOTTEN_CELLS)
+EVERYBODY_FORGOTTEN = (
+    *(forgotten, "all", words(sa.select(*(forgotten.c[name] for name in _FORGOTTEN_CELLS))), ()),
+    _FORGOTTEN_CELLS,
+)
 """The question for everybody who was forgotten (`Session.read_ahead`)."""
-_TALLIES = "SELECT owner, name, tally FROM tallies WHERE owner IN (?, ?)"
 _TALLY_CELLS = ("owner", "name", "tally")
+_TALLIES = words(sa.select(tallies).where(tallies.c.owner.in_([sa.bindparam("one"), sa.bindparam("other")])))
 _NUMBER = "campaign_number"
-_OF_CAMPAIGN = "(SELECT number FROM campaigns WHERE campaign = ?)"
 _SECRET_CELLS = ("name", "value", "seal")
-_SECRETS = f"SELECT {', '.join(_SECRET_CELLS)} FROM secrets"
-_LAST_ROW = "SELECT max(row) FROM late_decisions WHERE campaign_number = ?"
+_SECRETS = words(sa.select(*(secrets.c[name] for name in _SECRET_CELLS)))
 _NO_ROWS = np.zeros(0, np.int64)
 _INDEXES = {"customer_index": "index of customers", "code_index": "index of codes"}
+
+
+@cache
+def _last_row(*, named: bool) -> str:
+    """The question for the number of the last late arrival."""
+    number = NAMED if named else sa.bindparam("number")
+    return words(sa.select(sa.func.max(late_decisions.c.row)).where(late_decisions.c.campaign_number == number))
+
+
+@cache
+def _told(dialect: str, *, named: bool) -> str:
+    """The question for what some late arrivals were told."""
+    number = NAMED if named else sa.bindparam("number")
+    told = sa.select(*(late_decisions.c[name] for name in _TOLD_CELLS))
+    return words(told.where(late_decisions.c.campaign_number == number, one_of(dialect, late_decisions.c.customer_id)))
+
+
+@cache
+def _used_codes(dialect: str) -> str:
+    """The question for those of some codes that a campaign has given, late or from a pool."""
+    return words(
+        sa.union_all(
+            *(
+                sa.select(one.c.code).where(
+                    one.c.campaign_number == sa.bindparam("number"), one_of(dialect, one.c.code)
+                )
+                for one in (late_decisions, pool_codes)
+            )
+        )
+    )
 
 
 def _index_words(pack: Pack) -> str:
@@ -115,7 +149,8 @@ class SqlDecisions:
             expected = f"{row.context_size} finite columns"
             raise InputError("contexts", found=f"shape {context_rows.shape}", expected=expected)
         # rows are numbered without gaps, so the last one is found by the key and nothing is counted
-        self._session.read_ahead((late_decisions, ("last", row.number), _LAST_ROW, (row.number,), ("row",)))
+        last = (late_decisions, ("last", row.number), _last_row(named=False), (row.number,), ("row",))
+        self._session.read_ahead(last)
         before: int | None = self._session.read_before(late_decisions)["last", row.number][0]["row"]
         first = self._launched_rows(row) if before is None else before + 1
         given = [field for field in _LATE if field.name in decisions.column_names]
@@ -172,8 +207,9 @@ class SqlDecisions:
 
     def _question(self, number: int, customers: list[str]) -> Any:
         """What late arrivals were told, for `Session.read_ahead`."""
-        condition, value = self._session.database.one_of("customer_id", customers)
-        return late_decisions, tuple(customers), f"{_TOLD} AND {condition}", (number, value), _TOLD_CELLS
+        dialect = self._connection.dialect.name
+        values = (number, one_value(dialect, customers))
+        return late_decisions, tuple(customers), _told(dialect, named=False), values, _TOLD_CELLS
 
     def _told_at_launch(self, row: CampaignRow, customers: list[str]) -> dict[str, Told]:
         artefacts = self._session.artefacts
@@ -192,17 +228,17 @@ class SqlDecisions:
         """Read at once what a look-up of these customers (ids as text, a few), or a decision about them, asks for one
         by one: it saves the waits in between, and changes no answer."""
         session, names = self._session, list(dict.fromkeys(customers))
-        condition, value = session.database.one_of("customer_id", names)
+        dialect = self._connection.dialect.name
         keyed = ((reserves, "depth"), (contexts, None), *(((arrivals, None), (evidence, None)) if deciding else ()))
-        cells = [cells_of(table, _NUMBER, order) for table, order in keyed]
+        cells = [cells_of(table, _NUMBER, order, named=True) for table, order in keyed]
         row, tallies_of, told, *answers = ask_all(
             self._connection,
             [
                 (CAMPAIGN, (campaign,)),
                 (_TALLIES, (campaign, EVERYTHING)),
-                (f"{_TOLD.replace('= ?', f'= {_OF_CAMPAIGN}')} AND {condition}", (campaign, value)),
-                *((statement.replace("= ?", f"= {_OF_CAMPAIGN}"), (campaign,)) for _, statement in cells),
-                *(((_LAST_ROW.replace("= ?", f"= {_OF_CAMPAIGN}"), (campaign,)), (_SECRETS, ())) if deciding else ()),
+                (_told(dialect, named=True), (campaign, one_value(dialect, names))),
+                *((statement, (campaign,)) for _, statement in cells),
+                *(((_last_row(named=True), (campaign,)), (_SECRETS, ())) if deciding else ()),
                 *(((EVERYBODY_FORGOTTEN[2], ()),) if deciding else ()),
             ],
         )
@@ -338,10 +374,9 @@ class SqlDecisions:
         read = self._session.read_before(late_decisions)
         asked_for = [code for code in codes if ("code", row.number, code) not in read]
         if asked_for:
-            condition, value = self._session.database.one_of("code", asked_for)
-            tables = (late_decisions, pool_codes)
-            parts = [f"SELECT code FROM {one.name} WHERE campaign_number = ? AND {condition}" for one in tables]
-            used = {code for (code,) in ask(self._connection, " UNION ALL ".join(parts), (row.number, value) * 2)}
+            dialect = self._connection.dialect.name
+            values = (row.number, one_value(dialect, asked_for)) * 2
+            used = {code for (code,) in ask(self._connection, _used_codes(dialect), values)}
             if row.codes is not None:
                 given, artefacts = self._session.artefacts.get(row.codes)["code"], self._session.artefacts
                 rows = rows_of(artefacts.get(row.code_index), given, pa.array(asked_for, pa.string()))
@@ -453,7 +488,7 @@ class SqlDecisions:
         schema = pa.schema([*DECISIONS, *labels])
         if (
             any(len(texts) > FEW for texts in wanted.values())
-            and ask(self._connection, _LAST_ROW, (row.number,))[0][0] is None
+            and ask(self._connection, _last_row(named=False), (row.number,))[0][0] is None
         ):
             return schema.empty_table()  # nobody came late: millions of texts need not be sent
         columns = [late_decisions.c[name] for name in _LATE.names]

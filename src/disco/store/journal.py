@@ -30,7 +30,7 @@ import sqlalchemy as sa
 
 from disco.records.errors import SealError, StateError
 from disco.records.people import Actor, ActorKind
-from disco.store.database import LAST_ENTRY, Statement, add_rows, any_text, ask, change_later, update_of
+from disco.store.database import LAST_ENTRY, Statement, add_rows, any_text, ask, change_later, update_of, words
 from disco.store.rows import JOURNAL, as_text, number_of, plus, state_of, state_of_all, sum_of
 from disco.store.schema import EVERYTHING, journal, microseconds, moment_of, tallies
 from disco.store.session import PSEUDONYMS, Session
@@ -38,7 +38,7 @@ from disco.store.session import PSEUDONYMS, Session
 SCHEMA_SUBJECT = "disco: schema"  # the subject of those who make or change tables
 _PSEUDONYM_DIGITS = 32
 _ENTRIES_PER_FETCH = 1_000
-_ALL_TALLIES = "SELECT owner, name, tally FROM tallies"
+_ALL_TALLIES = words(sa.select(tallies))
 _SET_TALLY = update_of(tallies, ("tally",), ("owner", "name"))
 _UNREADABLE = (ValueError, TypeError, AttributeError, StateError)  # of an entry that was changed
 # as text, without the types of the columns: these refuse a changed cell, and a whole page with it
@@ -305,7 +305,13 @@ def question_of_tallies(subject: str, others: Collection[str]) -> Statement:
     owners = tuple(dict.fromkeys((subject, *others)))
     if EVERYTHING in owners:
         return _ALL_TALLIES, ()
-    return f"{_ALL_TALLIES} WHERE owner IN ({', '.join('?' * len(owners))})", owners
+    return _tallies_of(len(owners)), owners
+
+
+@cache
+def _tallies_of(owners: int) -> str:
+    named: list[Any] = [sa.bindparam(f"owner_{place}") for place in range(owners)]
+    return words(sa.select(tallies).where(tallies.c.owner.in_(named)))
 
 
 def tallies_in(answer: Iterable[Any]) -> dict[str, dict[str, int]]:
@@ -336,8 +342,8 @@ def append_own(session: Session, last: "tuple[int, str] | None", *, action: str,
 
 def last_within(connection: sa.Connection) -> tuple[int, str] | None:
     """The last entry that this transaction sees, for one that has made or filled the journal itself."""
-    row = connection.exec_driver_sql(LAST_ENTRY).first()
-    return None if row is None else (row[0], row[1])
+    rows = ask(connection, LAST_ENTRY)
+    return (rows[0][0], rows[0][1]) if rows else None
 
 
 def _readable(row: Any) -> JournalEntry:

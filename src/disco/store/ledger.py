@@ -32,7 +32,7 @@ from disco.records.identity import customer_keys
 from disco.records.life import BatchRecord, Disposition, LedgerMove
 from disco.store import schema
 from disco.store.artefacts import Artefacts, in_one_piece, rows_of
-from disco.store.database import FEW, ask, asked, in_order, storable, typed
+from disco.store.database import FEW, asked, in_order, storable, typed
 from disco.store.rows import from_row, is_whole
 from disco.store.schema import APPLIED, COUNTS, OUTCOMES
 from disco.store.session import Session, beginning_with
@@ -57,8 +57,9 @@ _PACKED = ("row", "event_id", "customer_id", "code", "ordered_at", "full_price_m
 _CONSTANT = {"kind": "purchase", "disposition": str(Disposition.APPLIED)}
 _ABSENT = ("refers_to", "reason", "raw")
 _INDEXED = {"event_id": "event_index", "code": "code_index"}
-_CELLS = ", ".join(("number", "campaign_number", "batch_id", "reverted_at", *COLUMNS))
-_FOUND = f"SELECT {_CELLS} FROM batches WHERE pack IS NOT NULL AND "
+_PACKED_BATCHES = sa.select(
+    *(_BATCHES.c[name] for name in ("number", "campaign_number", "batch_id", "reverted_at", *COLUMNS))
+).where(_BATCHES.c.pack.is_not(None))
 _NO_NAME = "none"  # of a damaged batch: no artefact has this name
 _STORED = OUTCOMES.remove(OUTCOMES.get_field_index("batch_id")).append(pa.field("batch_number", pa.int64()))
 _ROW = pa.schema([("row", pa.int64())])
@@ -203,14 +204,12 @@ def packs_of(session: Session, *, campaign: int | None = None, batches: "list[in
     """The packs of a campaign, of some batches, or all of them, as the batches were received; reverted ones too."""
     if batches is not None:
         chunks = [batches[first : first + FEW] for first in range(0, len(batches), FEW)]
-        conditions = [f"number IN ({', '.join(str(int(number)) for number in chunk)})" for chunk in chunks]
+        conditions: list[sa.ColumnElement[bool]] = [_BATCHES.c.number.in_(chunk) for chunk in chunks]
     else:
-        conditions = ["campaign_number = ?" if campaign is not None else "1 = 1"]
-    values = () if campaign is None else (campaign,)
+        conditions = [sa.true() if campaign is None else _BATCHES.c.campaign_number == campaign]
     for condition in conditions:
-        for number, of, batch_id, reverted_at, *names in ask(
-            session.connection, f"{_FOUND}{condition} ORDER BY number", values
-        ):
+        found = session.connection.execute(_PACKED_BATCHES.where(condition).order_by(_BATCHES.c.number)).all()
+        for number, of, batch_id, reverted_at, *names in found:
             yield Pack(session, number, of, batch_id, reverted_at is None, tuple(name or _NO_NAME for name in names))
 
 
@@ -380,8 +379,8 @@ class SqlLedger:
 
     def _has_fewer(self, number: int, rows: int) -> bool:
         """Whether a campaign has fewer outcomes than these."""
-        some = "SELECT 1 FROM outcomes WHERE campaign_number = ? LIMIT ?"
-        return bool(ask(self._connection, f"SELECT count(*) FROM ({some}) AS found", (number, rows))[0][0] < rows)
+        some = sa.select(sa.literal(1)).where(_ROWS.c.campaign_number == number).limit(rows).subquery()
+        return bool(self._connection.execute(sa.select(sa.func.count()).select_from(some)).scalar_one() < rows)
 
     def redispose(self, changes: pa.Table) -> None:
         """Write batch_id, row, disposition, reason of rows that the rules judge otherwise. For repairs and recalls."""

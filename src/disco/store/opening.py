@@ -1,7 +1,7 @@
 """From a URL to a database at this program's revision; errors of the database in plain words."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_bytes
@@ -21,13 +21,13 @@ from disco.records.errors import (
 )
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.store import schema
-from disco.store.database import Database, Statement, ask_all
+from disco.store.database import Database, ask, words
 from disco.store.journal import append_own, last_within, write_tallies
 from disco.store.session import SECRETS, Session
 from disco.store.sqlite import PATIENCE_S, SqliteDatabase
 
 _SECRET_BYTES = 32
-_REVISION_IN = f"SELECT version_num FROM {schema.REVISIONS}"
+_REVISION_IN = words(sa.select(sa.column("version_num")).select_from(sa.table(schema.REVISIONS)))
 KNOWN_REVISIONS = (schema.BASELINE,)  # those of migrations/versions, the last one this program's
 _CONFLICTS = ("40001", "40P01")  # PostgreSQL's codes of a serialization failure and of a deadlock
 UPGRADE = "Back up the database and the folders beside it, then run `disco db upgrade`."
@@ -104,22 +104,18 @@ def refuse_another_revision(database: Database) -> None:
     _refuse_revision(database, found)
 
 
-def refuse_upgraded(
-    connection: sa.Connection, database: Database, questions: Sequence[Statement] = ()
-) -> list[list[Any]]:
+def refuse_upgraded(connection: sa.Connection, database: Database) -> None:
     """Refuse to write where the database was upgraded since this program opened it: a server may run for months.
 
-    An upgrade is alone with the database, so what is found here holds until the transaction ends. The answers to these
-    questions are returned; they are asked at once with the one for the revision.
+    An upgrade is alone with the database, so what is found here holds until the transaction ends.
     """
     try:
-        said, *answers = ask_all(connection, [(_REVISION_IN, ()), *questions])
+        found = revisions_in(connection)
     except database.engine.dialect.loaded_dbapi.Error:
-        refuse_another_revision(database)  # what the other questions ask for may have gone with an upgrade
+        refuse_another_revision(database)  # the table may have gone with an upgrade
         raise
-    if [str(row[0]) for row in said] != [schema.REVISION]:
+    if found != [schema.REVISION]:
         _refuse_revision(database, revision_of(connection))
-    return answers
 
 
 def _refuse_revision(database: Database, found: str | None) -> None:
@@ -208,7 +204,7 @@ def revision_of(connection: sa.Connection) -> str | None:
 
 def revisions_in(connection: sa.Connection) -> list[str]:
     """What the table of revisions says: one row, unless it was damaged."""
-    return [str(row) for row in connection.exec_driver_sql(_REVISION_IN).scalars()]
+    return [str(row[0]) for row in ask(connection, _REVISION_IN)]
 
 
 @contextmanager

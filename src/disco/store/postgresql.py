@@ -196,9 +196,6 @@ class PostgresDatabase:
         connection.exec_driver_sql(f"UPDATE {table.name} SET {assigned} FROM changes WHERE {where}")
         connection.exec_driver_sql("DROP TABLE changes")
 
-    def one_of(self, column: str, texts: list[str]) -> tuple[str, object]:
-        return f"{column} = ANY(?)", texts
-
     def among(self, column: sa.ColumnElement[Any], texts: pa.Array) -> sa.ColumnElement[bool]:
         quoted = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
         listed = ",".join(f'"{text}"' for text in python_values(quoted))

@@ -16,7 +16,7 @@ from disco.records.errors import NotFoundError, StateError
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.suggestions import did_you_mean
 from disco.store.artefacts import Artefacts
-from disco.store.database import Database, add_rows, ask, ask_all, change_later, delete_of, update_of
+from disco.store.database import Database, add_rows, ask, ask_all, change_later, delete_of, update_of, words
 from disco.store.rows import KINDS, changed, is_whole, number_of, owner_of, plus, seal_of, sealed, sum_of
 from disco.store.schema import campaigns, contexts, plans, reserves, secrets, tallies
 
@@ -235,19 +235,20 @@ class CampaignRow:
 
 
 _CAMPAIGN_CELLS = (*(column.name for column in campaigns.c), "decisions", "features")
-CAMPAIGN = (
-    f"SELECT {', '.join(f'campaigns.{column.name}' for column in campaigns.c)}, plans.decisions, plans.features "
-    "FROM campaigns JOIN plans ON plans.plan_id = campaigns.plan_id WHERE campaigns.campaign = ?"
+CAMPAIGN = words(
+    sa.select(*campaigns.c, plans.c.decisions, plans.c.features)
+    .join(plans, plans.c.plan_id == campaigns.c.plan_id)
+    .where(campaigns.c.campaign == sa.bindparam("campaign"))
 )
+NAMED = sa.select(campaigns.c.number).where(campaigns.c.campaign == sa.bindparam("campaign")).scalar_subquery()
+"""The number of the campaign that a question names."""
 
 
 @cache
-def cells_of(table: sa.Table, key: str, order: str | None) -> tuple[tuple[str, ...], str]:
-    """The columns of a table, and the question for those of one key."""
-    names = tuple(column.name for column in table.c)
-    quoted = ", ".join(f'"{name}"' for name in names)
-    text = f'SELECT {quoted} FROM {table.name} WHERE "{key}" = ?'
-    return names, text if order is None else f'{text} ORDER BY "{order}"'
+def cells_of(table: sa.Table, key: str, order: str | None, *, named: bool = False) -> tuple[tuple[str, ...], str]:
+    """The columns of a table, and the question for those of one key; named: of the campaign of a name."""
+    rows = sa.select(table).where(table.c[key] == (NAMED if named else sa.bindparam("key")))
+    return tuple(column.name for column in table.c), words(rows if order is None else rows.order_by(table.c[order]))
 
 
 def beginning_with(

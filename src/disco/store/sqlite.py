@@ -130,9 +130,6 @@ class SqliteDatabase:
         where = " AND ".join(f'"{name}" = ?' for name in key)
         self._many(connection, f"UPDATE {table.name} SET {assigned} WHERE {where}", rows.select([*values, *key]))
 
-    def one_of(self, column: str, texts: list[str]) -> tuple[str, object]:
-        return f"{column} IN (SELECT value FROM json_each(?))", json.dumps(texts, ensure_ascii=False)
-
     def among(self, column: sa.ColumnElement[Any], texts: pa.Array) -> sa.ColumnElement[bool]:
         listed = sa.func.json_each(json.dumps(python_values(texts), ensure_ascii=False)).table_valued("value")
         return column.in_(sa.select(listed.c.value))
