@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
+from arriving import decide_late_arrivals
 from killed_steps import forget_step
 from many_processes import ended
 from stores import artefacts_of, on_both_databases, open_store
 
-from disco.operations import drafts, jobs, late, outcomes
+from disco.operations import drafts, jobs, outcomes
 from disco.operations.contexts import FeatureCache
 from disco.operations.explain import explain
 from disco.operations.export import export
@@ -74,7 +75,7 @@ class Life:
 
     def decide(self, ids, **more):
         settings = {"network": self.shop.network, "prior": self.shop.knowledge(), "clock": self.shop.clock, **more}
-        return late.decide_late_arrivals(self.store, "spring", self.audience(ids), **settings)
+        return decide_late_arrivals(self.store, "spring", self.audience(ids), **settings)
 
     def audience(self, ids):
         rng = np.random.default_rng(len(ids))
