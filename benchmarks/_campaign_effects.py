@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from disco.belief import Engagement, EngagementCounts, ScoreBins
+from disco.belief.calibration import _EXPECTED, Backtest, _Seen, calibrate
 from disco.belief.movement import MOVES, Movement, usual_moves
-from disco.operations.forecast import _EXPECTED, Backtest, _Seen, calibrate
 
 LEVEL, REACH = 0.9, 1.6448536269514722
 DEPTHS = np.array([0.1, 0.2, 0.3, 0.4])

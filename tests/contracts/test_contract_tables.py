@@ -17,7 +17,7 @@ from disco.features import build_features
 from disco.operations.outcomes import known_columns, read_outcomes
 from disco.records.errors import Problem, TableError
 from disco.records.tables import SCHEMAS, AtMost, ColumnSchema, Kind, NotBefore, SaidWith
-from disco.records.validation import TableSource, validate
+from disco.records.validation import TableSource, check_rows, validate
 
 AS_OF = date(2026, 3, 1)
 ROW = 3  # of a refund, in outcomes
@@ -100,7 +100,9 @@ def features_of(name: str, table: pa.Table) -> pa.Table:
 def ingested(table: pa.Table) -> pa.Table:
     codes = pa.table({"code": pa.array([], pa.string()), "customer_id": pa.array([], pa.string())})
     days = {"start": date(2025, 1, 1), "end": AS_OF}
-    return read_outcomes(known_columns(table), campaign="spring", decisions=codes, closed=False, **days)
+    known = known_columns(table)
+    checked = check_rows("outcomes", known)
+    return read_outcomes(known, checked, campaign="spring", decisions=codes, closed=False, **days)
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

@@ -15,7 +15,7 @@ import yaml
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import ShopService
-from disco.operations.what_if import OpenAudience, OpenAudiences, audience_key, frontier_of, intervals, solve
+from disco.operations.what_if import OpenAudience, OpenAudiences, audience_key, intervals, solve
 from disco.records.errors import StateError
 from disco.records.plan import Plan
 
@@ -89,14 +89,6 @@ def test_an_audience_is_another_where_the_shop_has_changed(shop: Path) -> None:
     table = next((shop / "data").glob("customers*.parquet"))
     pq.write_table(pq.read_table(table).slice(0, 500), table)
     assert key() not in (first, learned)
-
-
-def test_the_frontier_of_an_opened_audience_is_that_of_the_plan(shop: Path) -> None:
-    here = Shop.open(shop)
-    plan = here.read_plan(written(shop, budget=300))
-    one = opened(here, plan, OpenAudiences(100))
-    found = frontier_of(one.basis, plan, notes=one.notes, cap=0.2)
-    assert found.as_dict() == here.frontier(plan, cap=0.2).as_dict()
 
 
 def test_opening_says_how_far_it_is(shop: Path) -> None:

@@ -16,6 +16,7 @@ from disco.features import FEATURES, CodesSent, ContextNetwork
 from disco.features.snapshot import counted, snapshot_of, with_snapshot
 from disco.operations.audience import LoadedAudience, load_audience
 from disco.operations.plan import PlanResult, make_plan
+from disco.operations.site import Site
 from disco.records.errors import InputError
 from disco.records.plan import CodesSection, Plan, read_plan
 
@@ -73,10 +74,9 @@ def plan(eligible: str = "country = 'GB'", table: str = "data/customers.parquet"
     )
 
 
-def load(
-    shop: Shop, wanted: Plan, *, keep: bool = True, as_of: date | None = None, only: list[str] | None = None
-) -> LoadedAudience:
-    return load_audience(shop.data, wanted, cache=shop.cache(keep=keep), as_of=as_of, only=only)
+def load(shop: Shop, wanted: Plan, *, keep: bool = True) -> LoadedAudience:
+    site = Site(store=None, data=shop.data, clock=None, prior=None, cache=shop.cache(keep=keep))  # type: ignore[arg-type]
+    return load_audience(site, wanted)
 
 
 def ids(loaded: LoadedAudience) -> list[int]:
@@ -165,13 +165,6 @@ def test_without_keep_nothing_is_written(shop: Shop) -> None:
     before = sorted(shop.folder.rglob("*"))
     load(shop, plan(), keep=False)
     assert sorted(shop.folder.rglob("*")) == before
-
-
-def test_late_arrivals_are_looked_at_on_their_own_day(shop: Shop) -> None:
-    late = load(shop, plan(), as_of=date(2026, 3, 5), only=["3"])
-    assert ids(late) == [3]
-    with pytest.raises(InputError, match="customer 4"):
-        load(shop, plan(), only=["4"])
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "poisoned", "without a hash"])
@@ -353,7 +346,7 @@ def test_customers_outside_the_plan_move_the_snapshot_and_with_it_the_inputs(bus
 
 
 def test_part_of_the_customers_gets_the_same_contexts_as_within_the_whole(busy_shop: Shop) -> None:
-    whole, some = load(busy_shop, plan()), load(busy_shop, plan(), only=["77", "60"])
+    whole, some = load(busy_shop, plan()), load(busy_shop, plan("customer_id IN (60, 77)"))
     places = np.isin(whole.audience.ids, some.audience.ids)
     assert some.audience.context.tobytes() == whole.audience.context[places].tobytes()
 
@@ -416,7 +409,6 @@ def test_the_second_plan_of_a_day_reads_contexts_instead_of_embedding(
     everybody = load(shop, plan("true"))  # other customers are embedded
     assert seen == [2, 3]
     assert everybody.audience.context[:2].tobytes() == first.audience.context.tobytes()
-    load(shop, plan(), only=["1"], as_of=AS_OF)  # late arrivals leave no file
     assert len(kept_files(shop, "contexts")) == 2
 
 

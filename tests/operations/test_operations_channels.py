@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from arriving import decide_late_arrivals
 
 from disco.operations.export import export_codes
-from disco.operations.late import decide_late_arrivals
 from disco.operations.launch import launch
 from disco.operations.plan import plan_id
 from disco.records.errors import PlanError, StateError

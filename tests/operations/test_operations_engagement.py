@@ -7,13 +7,13 @@ from hashlib import sha256
 import numpy as np
 import pyarrow as pa
 import pytest
+from arriving import decide_late_arrivals
 
 from disco.belief import EngagementCounts
 from disco.operations.contexts import FeatureCache
 from disco.operations.explain import explain
 from disco.operations.forecast import past_forecasts
 from disco.operations.forget import forget
-from disco.operations.late import decide_late_arrivals
 from disco.operations.launch import launch
 from disco.operations.learn import (
     CampaignEvidence,
@@ -27,7 +27,7 @@ from disco.operations.learn import (
 )
 from disco.operations.outcomes import ingest, revert
 from disco.operations.replay import add_propensities
-from disco.operations.upkeep import audit, repair_campaigns
+from disco.operations.upkeep import RepairLog, audit, repair_campaigns
 from disco.records.errors import FileFormatError, StateError
 from disco.records.plan_summary import PlanSummary
 from disco.records.score import EngagementHead, ScoreBins
@@ -241,7 +241,7 @@ def test_doctor_finds_counts_in_other_bins_and_repairs_them(scored_shop, launche
     with scored_shop.store.writing("spring", action="test") as transaction:
         transaction.beliefs.put_evidence("spring", scored_shop.network, moved.to_bytes())
     assert [finding.check for finding in audit(scored_shop.store) if finding.failed] == ["evidence"]
-    repair_campaigns(scored_shop.store)
+    repair_campaigns(scored_shop.store, RepairLog())
     assert stored(scored_shop).to_bytes() == kept.to_bytes()
     assert all(finding.ok for finding in audit(scored_shop.store))
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
+from arriving import decide_late_arrivals
 from killed_steps import forget_step
 from many_processes import ended
 from stores import artefacts_of, on_both_databases, open_store
@@ -22,7 +23,7 @@ from stores import artefacts_of, on_both_databases, open_store
 from disco.office.drafts import use_cases as drafts
 from disco.office.jobs import use_cases as jobs
 from disco.office.schedules.use_cases import add_schedule, list_schedules
-from disco.operations import late, outcomes
+from disco.operations import outcomes
 from disco.operations.contexts import FeatureCache
 from disco.operations.explain import explain
 from disco.operations.export import export
@@ -77,7 +78,7 @@ class Life:
 
     def decide(self, ids, **more):
         settings = {"network": self.shop.network, "prior": self.shop.knowledge(), "clock": self.shop.clock, **more}
-        return late.decide_late_arrivals(self.store, "spring", self.audience(ids), **settings)
+        return decide_late_arrivals(self.store, "spring", self.audience(ids), **settings)
 
     def audience(self, ids):
         rng = np.random.default_rng(len(ids))

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
+from arriving import decide_late_arrivals
 from scipy.stats import binom
 from small_life import NETWORK, SECRET, FixedClock, nothing_known, people
 from stores import on_both_databases, open_store
@@ -16,7 +17,6 @@ from disco.adapters.shop_data import FolderShopData
 from disco.operations.arms import arms_of, split
 from disco.operations.contexts import FeatureCache
 from disco.operations.explain import explain
-from disco.operations.late import decide_late_arrivals
 from disco.operations.launch import launch, refuse_unproved
 from disco.operations.plan import keep, load, plan_campaign, plan_id
 from disco.operations.results import read_out

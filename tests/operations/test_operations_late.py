@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 import pytest
+from arriving import decide_late_arrivals
 
 from disco.operations import late
 from disco.operations import launch as states
@@ -23,7 +24,7 @@ def newcomers(shop, count, first=1000):
 
 def decide(shop, audience, **more):
     settings = {"network": shop.network, "prior": shop.knowledge(), "clock": shop.clock, **more}
-    return late.decide_late_arrivals(shop.store, "spring", audience, **settings)
+    return decide_late_arrivals(shop.store, "spring", audience, **settings)
 
 
 def with_reserve(shop, **more):

@@ -17,7 +17,7 @@ from disco.entrypoints.python import Shop
 from disco.features import FEATURES, ContextNetwork
 from disco.operations import launch
 from disco.operations.forget import access, forget
-from disco.operations.late import LateDecision, NotPreparedError, decide_at_desk, late_arrivals, prepare_arrivals
+from disco.operations.late import LateDecision, NotPreparedError, decide_new, late_arrivals, look_up, prepare_arrivals
 from disco.operations.upkeep import audit
 from disco.records.errors import InputError, StateError
 from disco.store import schema
@@ -174,37 +174,25 @@ def twin(shop: Shop) -> Shop:
 
 
 def prepare(shop: Shop, **more):
-    with shop.store() as store:
-        return prepare_arrivals(store, shop.data, **{"clock": shop.clock, "cache": shop.cache(), **more})
+    with shop.site() as site:
+        return prepare_arrivals(site, **more)
 
 
 def ask(shop: Shop, customers, *, desk=None, clock=None, **more):
+    names, clock = [str(customer) for customer in customers], clock or shop.clock
     with shop.store() as store:
-        return decide_at_desk(
-            store,
-            shop.data,
-            "spring",
-            [str(customer) for customer in customers],
-            desk=desk,
-            prior=shop.prior(),
-            clock=clock or shop.clock,
-            secret=SECRET,
-            **more,
-        )
+        answers, desk = look_up(store, "spring", names, desk=desk, clock=clock)
+        fresh = [name for name in names if name not in answers]
+        if fresh:
+            settings = {"prior": shop.prior(), "clock": clock, "secret": SECRET, **more}
+            decided, desk = decide_new(store, shop.data, fresh, desk=desk, **settings)
+            answers |= decided
+        return answers, desk
 
 
 def late(shop: Shop, customers):
-    with shop.store() as store:
-        return late_arrivals(
-            store,
-            shop.data,
-            "spring",
-            [str(customer) for customer in customers],
-            prior=shop.prior(),
-            clock=shop.clock,
-            cache=shop.cache(),
-            secret=SECRET,
-        )
+    with shop.site() as site:
+        return late_arrivals(site, "spring", [str(customer) for customer in customers], secret=SECRET)
 
 
 def kept(shop: Shop):
@@ -317,6 +305,24 @@ def test_each_customer_who_is_left_out_gets_the_reason_of_the_command(make):
             late(one, [customer])
         assert str(answers[str(customer)]) == str(error.value)
     assert isinstance(answers["200"], LateDecision)  # the others are decided all the same
+
+
+def test_the_command_names_all_whom_the_first_reason_leaves_out_and_decides_nobody(make):
+    shop = launched(make(), exclude="lists/out.csv")
+    before = kept(shop)
+    with pytest.raises(InputError, match=r"customer 132: found no row that meets .* \(and 2 more\)"):
+        late(shop, [200, CUSTOMERS - 15, 132, 143, 7_000_001])
+    with pytest.raises(
+        InputError, match=rf"customer {CUSTOMERS - 15} \(and 1 more\): found somebody who is on the list"
+    ):
+        late(shop, [200, CUSTOMERS - 15, CUSTOMERS - 12])
+    assert kept(shop) == before
+
+
+def test_somebody_who_joined_today_gets_the_population_context_from_the_command_too(make):
+    (decided,) = late(launched(make()), [CUSTOMERS]).decisions
+    assert decided.customer_id == CUSTOMERS
+    assert not decided.known
 
 
 def test_lists_and_the_contact_rule_hold_for_strangers_too(make):

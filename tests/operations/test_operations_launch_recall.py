@@ -8,19 +8,19 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+from arriving import decide_late_arrivals
 
 from disco.operations import launch as states
 from disco.operations import outcomes
 from disco.operations.explain import explain
 from disco.operations.export import export
 from disco.operations.forecast import past_forecasts
-from disco.operations.late import decide_late_arrivals
 from disco.operations.launch import CLOCK_TOLERANCE, launch, recall
 from disco.operations.learn import CampaignEvidence, learn_campaigns, rebuild, rebuilt_evidence
 from disco.operations.outcomes import ingest, revert
 from disco.operations.overview import list_campaigns
 from disco.operations.results import AllResults, read_out
-from disco.operations.upkeep import audit, repair_campaigns
+from disco.operations.upkeep import RepairLog, audit, repair_campaigns
 from disco.records.errors import InputError, ReportError, StateError
 from disco.records.life import Disposition, Phase
 from disco.store import Store
@@ -252,8 +252,9 @@ def test_a_repair_after_a_recall_gives_what_the_recall_gave(shop, launched):
     with shop.store._database.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE outcomes SET disposition = 'applied', reason = NULL WHERE row >= 0")
     assert not all(finding.ok for finding in audit(shop.store))
-    repairs, problems = repair_campaigns(shop.store)
-    assert (len(repairs), problems) == (1, ())
+    log = RepairLog()
+    repair_campaigns(shop.store, log)
+    assert (len(log.done), log.problems) == (1, [])
     assert evidence(shop).to_bytes() == kept
     assert all(finding.ok for finding in audit(shop.store))
 

@@ -25,6 +25,7 @@ from disco.operations.learn import (
 )
 from disco.operations.learned import learned_belief
 from disco.operations.outcomes import ingest, revert
+from disco.operations.site import Site
 from disco.operations.upkeep import audit
 from disco.records.errors import StateError
 
@@ -198,9 +199,8 @@ def test_a_rebuild_warns_of_features_that_no_snapshot_can_centre(shop, dry_run):
             transform=lambda features, engine: shop.people().context,
         )
         data = SimpleNamespace(network=lambda: network, network_hash=lambda: f"network {number}")
-        return rebuild_for_network(
-            shop.store, data, prior=shop.prior, as_of=shop.after, clock=shop.clock, dry_run=dry_run
-        ).warnings
+        site = Site(store=shop.store, data=data, clock=shop.clock, prior=shop.prior, cache=None)
+        return rebuild_for_network(site, as_of=shop.after, dry_run=dry_run).warnings
 
     (said,) = rebuilt(2, trained_means=np.zeros(1))
     assert "kept the features of spring without a snapshot of their day" in said

@@ -14,13 +14,13 @@ from disco.operations.outcomes import ingest
 from disco.operations.overview import list_campaigns
 from disco.operations.plan import keep, load
 from disco.operations.results import read_out
-from disco.operations.simulating import respond, simulate
 from disco.records.currency import read_currency
 from disco.records.errors import StateError
 from disco.records.life import Disposition
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.validation.cells import by_wall_clock
 from disco.retailer import RetailerSettings
+from disco.retailer.folder import respond, simulate
 from disco.store import Store
 
 YEN = Locale(read_currency("JPY"), "Asia/Tokyo")

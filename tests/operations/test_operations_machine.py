@@ -11,6 +11,7 @@ from itertools import count
 import numpy as np
 import pyarrow as pa
 import pytest
+from arriving import decide_late_arrivals
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -23,7 +24,6 @@ from hypothesis.stateful import (
 )
 from stores import open_store
 
-from disco.operations.late import decide_late_arrivals
 from disco.operations.launch import launch, pause, resume
 from disco.operations.learn import learn_campaigns, rebuilt_evidence, stored_evidence
 from disco.operations.outcomes import ingest, revert

@@ -122,15 +122,6 @@ def test_purchases_are_summed_up_again_only_where_the_ledger_has_changed(shop, l
     assert len(made) == 3
 
 
-def test_no_more_readings_are_kept_than_allowed(shop, launched):
-    readings = KeptReadings(most=2)
-    for number in range(5):
-        assert readings._of(number, lambda number=number: number * 10) == number * 10
-    assert list(readings._kept) == [3, 4]
-    assert readings._of(4, lambda: 0) == 40  # kept
-    assert readings._making == {}
-
-
 def campaign_sales(*given):
     from disco.operations.purchases import code_sales
 

@@ -12,7 +12,7 @@ from stores import artefacts_of, on_both_databases, open_store
 from disco.operations.launch import recall
 from disco.operations.learn import rebuilt_evidence
 from disco.operations.outcomes import ingest, revert
-from disco.operations.upkeep import audit, repair_campaigns
+from disco.operations.upkeep import RepairLog, audit, repair_campaigns
 from disco.records.errors import DiscoError, StateError
 from disco.records.life import Disposition
 from disco.store import ledger
@@ -264,7 +264,7 @@ def test_damage_is_found_and_indexes_are_built_again(packed, url, damage):
         (artefacts_of(url) / f"{name}.arrow").unlink()
     found = [one.check for one in audit(packed.store) if not one.ok]
     assert check in found
-    repair_campaigns(packed.store)
+    repair_campaigns(packed.store, RepairLog())
     left = [one.check for one in audit(packed.store) if not one.ok]
     if "index" in damage:
         assert not left

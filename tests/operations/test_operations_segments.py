@@ -7,11 +7,11 @@ from datetime import date
 import numpy as np
 import pyarrow as pa
 import pytest
+from arriving import decide_late_arrivals
 
 from disco.operations.arms import assign_at_random
 from disco.operations.explain import explain
 from disco.operations.forecast import PastForecasts
-from disco.operations.late import decide_late_arrivals
 from disco.operations.launch import launch
 from disco.operations.plan import plan_id
 from disco.operations.replay import add_propensities

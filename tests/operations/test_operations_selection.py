@@ -7,11 +7,11 @@ from datetime import UTC, date, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 import pytest
+from arriving import decide_late_arrivals
 
-from disco.operations.audience import Selection, contacted
+from disco.operations.audience import Selection, contacted, refusal
 from disco.operations.contexts import FeatureCache
 from disco.operations.forget import forget
-from disco.operations.late import decide_late_arrivals
 from disco.operations.launch import launch
 from disco.records.errors import InputError, PlanError, StateError
 from disco.records.id_list import IdList
@@ -67,11 +67,12 @@ def test_late_arrivals_who_are_left_out_are_refused_with_the_reason(shop):
     data = Data({"out.csv": ["2", "7"]})
     plan = shop.plan(exclude="out.csv", contact={"at_most": 1, "days": 30})
     selection = Selection.of(data, plan, contacted=text([5]))
-    selection.refuse(text([1, 3]))
-    with pytest.raises(InputError, match=r"customer 7: found somebody who is on the list out\.csv"):
-        selection.refuse(text([1, 7]))
-    with pytest.raises(InputError, match="customer 5: found somebody who is at the limit of one code in 30 days"):
-        selection.refuse(text([5]))
+    stays = {step.key: step.stay(text([1, 5, 7])).to_pylist() for step in selection.steps}
+    assert stays == {"exclude": [True, True, False], "contact": [True, False, True]}
+    assert "customer 7: found somebody who is on the list out.csv" in str(refusal(plan, "exclude", ["7"]))
+    assert "customer 5: found somebody who is at the limit of one code in 30 days" in str(
+        refusal(plan, "contact", ["5"])
+    )
 
 
 def campaign(shop, name, start, *, days=7, seed=1, rows=400):
@@ -191,7 +192,7 @@ def test_a_late_arrival_whom_another_campaign_reached_meanwhile_is_refused(shop)
             secret=shop.secret,
         )
 
-    with pytest.raises(StateError, match=f"customer {reached}: found as many codes as `contact` of the plan allows"):
+    with pytest.raises(InputError, match=f"customer {reached}: found somebody who is at the limit of one code in 30"):
         decide(np.array([900, reached]))
     assert decide(free)["customer_id"].to_pylist() == [900]
     at_launch = next(one for one in others if one < 200)

@@ -5,11 +5,11 @@ from datetime import date, datetime
 import numpy as np
 import pyarrow as pa
 import pytest
+from arriving import decide_late_arrivals
 
 from disco.operations.codes import codes_for, own_codes
 from disco.operations.explain import explain
 from disco.operations.export import export, export_codes
-from disco.operations.late import decide_late_arrivals
 from disco.operations.learn import rebuilt_evidence, stored_evidence
 from disco.operations.outcomes import ingest, quarantined_rows
 from disco.operations.plan import plan_id

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
+from arriving import decide_late_arrivals
 from stores import open_store
 
 from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief
-from disco.operations.late import decide_late_arrivals
 from disco.operations.launch import launch
 from disco.operations.outcomes import ingest
 from disco.operations.plan import Planned, plan_campaign

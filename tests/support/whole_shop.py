@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from arriving import decide_late_arrivals
 from made_once import copy_of
 
 from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief
 from disco.entrypoints.python import Shop
-from disco.operations.late import decide_late_arrivals
 from disco.operations.launch import Launched, launch
 from disco.operations.learn import active_belief, learn_campaigns
 from disco.operations.outcomes import ingest, revert

@@ -4,8 +4,8 @@ from importlib import import_module
 
 FORMS: dict[str, tuple[str, ...]] = {  # command → its results as module:class, without the leading `disco.`
     "init": ("entrypoints.new_shop:NewShop",),
-    "simulate": ("operations.simulating:SimulatedRetailer",),
-    "respond": ("operations.simulating:SimulatedResponse",),
+    "simulate": ("retailer.folder:SimulatedRetailer",),
+    "respond": ("retailer.folder:SimulatedResponse",),
     "validate": ("operations.plan:TablesVerdict", "operations.plan:PlanVerdict"),
     "features": ("operations.training:FeaturesResult",),
     "train context": ("operations.training:ContextTrained",),

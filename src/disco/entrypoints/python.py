@@ -117,19 +117,9 @@ class Shop(ShopFolder):
         """
         from disco.operations.launch import launch_plan
 
-        with self.store() as store:
-            return launch_plan(
-                store,
-                self.data,
-                plan_id,
-                prior=self.prior(),
-                clock=self.clock,
-                cache=self.cache(keep=not dry_run),
-                approval=self.settings.approval,
-                engine=self.engine,
-                secret=code_secret(),
-                dry_run=dry_run,
-            )
+        with self.site(keep=not dry_run) as site:
+            approval = self.settings.approval
+            return launch_plan(site, plan_id, approval=approval, secret=code_secret(), dry_run=dry_run)
 
     def approve(self, plan_id: str) -> "Approved":
         """Approve a plan that somebody else made, by its id or four or more characters of its beginning."""
@@ -226,17 +216,8 @@ class Shop(ShopFolder):
         from disco.operations.learn import rebuild_for_network
 
         day = as_of or self.clock.today()
-        with self.store() as store:
-            return rebuild_for_network(
-                store,
-                self.data,
-                prior=self.prior(),
-                as_of=day,
-                clock=self.clock,
-                engine=self.engine,
-                cluster=self.cluster_engine,
-                dry_run=dry_run,
-            )
+        with self.site() as site:
+            return rebuild_for_network(site, as_of=day, cluster=self.cluster_engine, dry_run=dry_run)
 
     def activate(self, version: int, *, dry_run: bool = False) -> "Activated":
         """Go back (or forward) to this version of the model."""
@@ -312,20 +293,11 @@ class Shop(ShopFolder):
         """
         from disco.operations.late import late_arrivals
 
-        clock = self.clock if as_of is None else WallClock(self.settings.locale.moment(as_of))
-        with self.store() as store:
-            return late_arrivals(
-                store,
-                self.data,
-                campaign,
-                list(dict.fromkeys(map(str, customers))),
-                prior=self.prior(),
-                clock=clock,
-                cache=self.cache(keep=not dry_run),
-                engine=self.engine,
-                secret=code_secret(),
-                dry_run=dry_run,
-            )
+        asked = list(dict.fromkeys(map(str, customers)))
+        with self.site(keep=not dry_run) as site:
+            if as_of is not None:
+                site = replace(site, clock=WallClock(self.settings.locale.moment(as_of)))
+            return late_arrivals(site, campaign, asked, secret=code_secret(), dry_run=dry_run)
 
     def late_look_up(
         self, campaign: str, customers: Sequence[str], *, desk: "LateDesk | None" = None
@@ -366,10 +338,8 @@ class Shop(ShopFolder):
         """
         from disco.operations.late import prepare_arrivals
 
-        with self.store() as store:
-            return prepare_arrivals(
-                store, self.data, campaign, clock=self.clock, cache=self.cache(), engine=self.engine
-            )
+        with self.site() as site:
+            return prepare_arrivals(site, campaign)
 
     def propensities(self, campaign: str, *, draws: int = 200) -> "PropensitiesResult":
         """Add to every decision how likely it was, so that other policies can be evaluated on this campaign later."""
@@ -633,8 +603,14 @@ def validate_tables_at(place: str, *, settings: ShopSettings, as_of: date) -> "T
     with open_tables(place, queries=queries, written=settings.written) as opened:
         report = validate_tables(opened, as_of=as_of)
         notes = opened.notes()
-    return TablesVerdict.of(
-        as_of=as_of, rows=report.rows, problems=tuple(report.problems), notes=notes, warnings=report.warnings
+    return TablesVerdict(
+        clean=not report.problems,
+        as_of=as_of,
+        rows=report.rows,
+        count=len(report.problems),
+        problems=tuple(report.problems),
+        notes=notes,
+        warnings=report.warnings,
     )
 
 

@@ -29,6 +29,15 @@ def group_name(arm: Arm, *, at_random: bool) -> str:
 
 ARMS = (Arm.DECIDED, Arm.CONTROL, Arm.HOLDOUT)
 """In the order in which they are shown and stored."""
+SHARING = (Arm.DECIDED, Arm.CONTROL)
+"""Those who share a plan's limits; the holdout gets no code."""
+
+
+def planned_shares(plan: Plan) -> dict[Arm, float]:
+    """By group: its share of the customers of a plan."""
+    control, holdout = plan.control.share, plan.holdout.share
+    return {Arm.DECIDED: 1 - control - holdout, Arm.CONTROL: control, Arm.HOLDOUT: holdout}
+
 
 HOLDOUT_INPUT = "holdout"
 """What a plan with a lasting holdout calls the fingerprint of the shop's secret among its inputs."""

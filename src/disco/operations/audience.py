@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.features import ContextNetwork, has_history
+from disco.features import ContextNetwork
 from disco.features.catalogue import YEAR_DAYS
 from disco.features.eligibility import Question, eligible_customers, eligible_ids
 from disco.features.files import FeatureFile
@@ -32,6 +32,7 @@ from disco.operations.contexts import (
     kept_or_embedded,
     key_of,
 )
+from disco.operations.site import Site
 from disco.records.arrays import Labels
 from disco.records.content import content_hash
 from disco.records.decisions import Audience
@@ -40,13 +41,13 @@ from disco.records.id_list import IdList
 from disco.records.life import CampaignRecord
 from disco.records.locale import Locale
 from disco.records.plan import ContactSection, Plan, is_channel
-from disco.records.ports import Engine, Tables, locale_of
+from disco.records.ports import Tables, locale_of
 from disco.records.program import VERSION
 from disco.records.progress import Report, tell
 from disco.records.score import EngagementHead
 from disco.records.space import Space
 from disco.records.suggestions import near_ids
-from disco.records.table_rows import TableRows, in_pieces
+from disco.records.table_rows import TableRows, columns_of
 from disco.records.validation import readable
 from disco.records.validation.cells import by_wall_clock, flags, microseconds
 from disco.records.validation.rules import DAY_MICROSECONDS, start_of_day
@@ -56,7 +57,6 @@ from disco.store import Store, Transaction
 
 _SEGMENT, _CHANNEL = "segments.column", "channel.column"
 _MOST_SHOWN = 12  # values of a column in a message
-_EMBEDDED_ROWS = 1 << 17  # at a time
 _DECISION_BYTES = 128  # of disk: a decision with its context
 
 
@@ -114,53 +114,30 @@ class LoadedAudience:
     """By key of the plan (include, exclude, contact): eligible customers who are left out for it."""
 
 
-def load_audience(
-    data: ShopData,
-    plan: Plan,
-    *,
-    cache: FeatureCache,
-    engine: Engine | None = None,
-    as_of: date | None = None,
-    only: Sequence[str] | None = None,
-    settled: pa.Array | None = None,
-    contacted: pa.Array | None = None,
-    keeps: bool = False,
-    report: Report | None = None,
-) -> LoadedAudience:
+def load_audience(site: Site, plan: Plan, *, keeps: bool = False, report: Report | None = None) -> LoadedAudience:
     """Read customers, build (or find) their features, embed them. A pure function of the shop's files and `contacted`.
 
     Features are read a few rows or a column at a time: memory holds ids, contexts and labels.
 
-    For customers who arrive after the launch: `as_of` is the day they arrive, `only` their ids as text, `settled` those
-    of them who have a decision already. contacted: ids of customers who may get no further code (`contacted`).
     keeps: whether the plan will be kept with its tables, so that a disk too small for them is refused before the work.
     """
-    network, day = data.network(), as_of or plan.customers.as_of
+    data, cache, network, day = site.data, site.cache, site.data.network(), plan.customers.as_of
     tell(report, 0, None, "reading customers")
     rows = eligible_rows(data, plan)
-    eligible = rows["customer_id"].combine_chunks()
-    selection = Selection.of(data, plan, contacted=contacted)
-    left_out: dict[str, int] = {}
-    if only is not None:
-        asked = pa.array(only, pa.large_string())
-        _refuse_ineligible(asked, eligible, plan)
-        selection.refuse(asked if settled is None else asked.filter(pc.invert(pc.is_in(asked, value_set=settled))))
-        eligible = asked
-    else:
-        eligible, left_out = selection.apply(eligible)
-        if not len(eligible):
-            raise _nobody(plan, left_out)
+    selection = Selection.of(data, plan, contacted=contacted(site.store, data, plan))
+    eligible, left_out = selection.apply(rows["customer_id"].combine_chunks())
+    if not len(eligible):
+        raise _nobody(plan, left_out)
     each = len(network.embedding_.feature_names) * VALUE_BYTES + _DECISION_BYTES
     each += 8 * network.embedding_.dimensions  # contexts are kept for the next plan, too
     then = [Space(cache.folder, len(eligible) * each, "the plan")] if keeps else []
     everybody, snapshot, notes = features_of_day(data, network, day, cache=cache, then=then, report=report)
-    if only is None:
-        notes = (*notes, *stale_features(everybody, day), *far_dates(plan))
+    notes = (*notes, *stale_features(everybody, day), *far_dates(plan))
     ids = everybody["customer_id"].cast(pa.large_string())
     features = everybody.filter(flags(pc.is_in(ids, value_set=eligible)))
     missing = len(eligible) - features.num_rows
     if missing:
-        _refuse_strangers(data, plan, eligible)
+        refuse_strangers(data, plan, eligible)
         notes += (f"{missing:,} eligible customers joined on or after {day} and are left out",)
     if not features.num_rows:
         raise InputError(
@@ -171,18 +148,15 @@ def load_audience(
         )
     customers = pa.table({"customer_id": features["customer_id"]})
     segment, channel = labels_of(plan, rows, customers)
-    if only is None:
-        refuse_unknown_segments(plan, _labels_there(segment))
+    refuse_unknown_segments(plan, _labels_there(segment))
     if channel is not None:
         _refuse_unknown_channels(data, plan, customers["customer_id"], channel)
     name = data.network_hash()
 
     def embed() -> Contexts:
-        if cache.engine is not None and features.path is not None:
-            return embedded_by(cache.engine, network, features, snapshot, report=report)
-        return _embedded(network, features, snapshot, engine=engine, report=report)
+        return embedded_by(cache.engine, network, features, snapshot, threads=site.engine, report=report)
 
-    if only is None and everybody.content is not None:
+    if everybody.content is not None:
         tell(report, 0, None, "reading kept contexts")
         key = key_of(features, everybody=everybody.content, network=name, snapshot=snapshot.hash)
         shape = features.num_rows, network.embedding_.dimensions
@@ -204,7 +178,7 @@ def load_audience(
     }
     return LoadedAudience(
         audience=audience,
-        features=features if only is None else features.read(),
+        features=features,
         network=name,
         head=network.head_,
         inputs=inputs,
@@ -224,27 +198,6 @@ def eligible_rows(data: ShopData, plan: Plan) -> pa.Table:
             columns=_plan_columns(plan),
             time_zone=data.locale.time_zone,
         )
-
-
-def _embedded(
-    network: ContextNetwork,
-    features: FeatureFile,
-    snapshot: Snapshot,
-    *,
-    engine: Engine | None,
-    report: Report | None,
-) -> Contexts:
-    """(n, d1) contexts, and (n,) who has a history; a piece of the features is in memory at a time."""
-    customers, at = features.num_rows, 0
-    context, known = np.empty((customers, network.embedding_.dimensions)), np.empty(customers, np.bool_)
-    for piece in in_pieces(features.to_batches(), _EMBEDDED_ROWS):
-        tell(report, at, customers, "embedding customers")
-        until = at + piece.num_rows
-        # the scales are judged by the first customers, as if all were embedded at once
-        context[at:until] = network.transform(piece, snapshot=snapshot, check_scale=not at, engine=engine)
-        known[at:until] = has_history(piece)
-        at = until
-    return context, known
 
 
 def features_of_day(
@@ -336,7 +289,7 @@ def _refuse_unknown_channels(data: ShopData, plan: Plan, ids: pa.ChunkedArray, c
 def _place_of(data: ShopData, plan: Plan, customer: str) -> tuple[str, int]:
     """The table of a plan's customers, as it is called, and the row of one of them."""
     with data.customers(plan.customers.table) as (name, table):
-        column = table["customer_id"] if isinstance(table, pa.Table) else table.to_table(columns=["customer_id"])[0]
+        column = columns_of(table, ["customer_id"])[0]
         # a spreadsheet counts the header of a CSV file
         return name, pc.index(column.cast(pa.string()), customer).as_py() + (2 if name.lower().endswith(".csv") else 1)
 
@@ -375,12 +328,6 @@ def sources_of(data: ShopData, plan: Plan) -> dict[str, str] | None:
     }
 
 
-def _refuse_ineligible(asked: pa.Array, eligible: pa.Array, plan: Plan) -> None:
-    others = asked.filter(pc.invert(pc.is_in(asked, value_set=eligible)))
-    if len(others):
-        raise refusal(plan, CONDITION, others.to_pylist())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CheckedCustomers:
     """Who a plan is about, as far as that can be seen without features and the database."""
@@ -399,7 +346,7 @@ def check_audience(data: ShopData, plan: Plan) -> CheckedCustomers:
     InputError where a file is missing, the condition cannot be used, or nobody meets it.
     """
     rows = eligible_rows(data, plan)
-    _refuse_strangers(data, plan, rows["customer_id"].combine_chunks())
+    refuse_strangers(data, plan, rows["customer_id"].combine_chunks())
     selection = Selection.of(data, plan, contacted=None)
     ids, left_out = selection.apply(rows["customer_id"].combine_chunks())
     if not len(ids):
@@ -437,7 +384,7 @@ def _nobody(plan: Plan, left_out: Mapping[str, int]) -> InputError:
     return InputError("contact", found=found, expected=expected, fix="Allow more codes, or wait.")
 
 
-def _refuse_strangers(data: ShopData, plan: Plan, eligible: pa.Array) -> None:
+def refuse_strangers(data: ShopData, plan: Plan, eligible: pa.Array) -> None:
     """Customers of the plan's table whom the shop's own table does not have."""
     known = customer_ids(data)
     strangers = eligible.filter(pc.invert(pc.is_in(eligible, value_set=known)))
@@ -514,13 +461,6 @@ class Selection:
             eligible = stay
         return eligible, left_out
 
-    def refuse(self, customers: pa.Array) -> None:
-        """InputError where one of these customers is left out."""
-        for step in self.steps:
-            others = customers.filter(pc.invert(step.stay(customers)))
-            if len(others):
-                raise refusal(self.plan, step.key, others.to_pylist())
-
 
 CONDITION, CHANNEL = "customers.eligible", "channel"
 
@@ -546,7 +486,7 @@ def refusal(plan: Plan, key: str, customers: Sequence[object]) -> InputError:
             f"customer {customers[0]}{more}",
             found=f"no usable channel in column {plan.channel_column}",
             expected="the name of a channel, such as sms",
-            fix="Fill it in, and prepare the contexts again.",
+            fix="Fill it in; for a service, run `disco contexts` again.",
         )
     return InputError(
         f"customer {customers[0]}{more}",
@@ -559,9 +499,7 @@ def refusal(plan: Plan, key: str, customers: Sequence[object]) -> InputError:
 def customer_ids(data: "ShopData") -> pa.Array:
     """The ids of the shop's own table of customers, as text."""
     with data.tables() as tables:
-        known = tables.scan("customers")
-        known = known.to_table(columns=["customer_id"]) if not isinstance(known, pa.Table) else known
-        return known["customer_id"].cast(pa.large_string()).combine_chunks()
+        return _ids_as_text(tables.scan("customers")).combine_chunks()
 
 
 # ---- whether the tables are up to date ----
@@ -596,8 +534,7 @@ def stale_tables(tables: Tables, day: date) -> tuple[str, ...]:
         return ()
     locale = locale_of(tables)
     scan = readable("orders", tables.scan("orders"), locale=locale)
-    moments = (scan if isinstance(scan, pa.Table) else scan.to_table(columns=["ordered_at"]))["ordered_at"]
-    moments = by_wall_clock(moments, locale)
+    moments = by_wall_clock(columns_of(scan, ["ordered_at"])[0], locale)
     days = microseconds(pc.drop_null(moments).combine_chunks()) // DAY_MICROSECONDS
     end = start_of_day(day) // DAY_MICROSECONDS
     year = days[(days < end) & (days >= end - YEAR_DAYS)]
@@ -642,28 +579,16 @@ _CODES = pa.schema([("customer_id", pa.large_string()), ("code", pa.large_string
 _MOMENT = pa.timestamp("us")
 
 
-def contacted(
-    store: Store, data: ShopData, plan: Plan, *, day: date | None = None, customers: pa.Array | None = None
-) -> pa.Array | None:
-    """Ids, as text, of customers who may get no further code; None: the plan has no contact rule.
-
-    For late arrivals: `day` is that on which the code would be sent (default: the first day of the plan's codes),
-    `customers` are their ids as text.
-    """
-    rule, last = plan.contact, day or plan.valid.start
+def contacted(store: Store, data: ShopData, plan: Plan) -> pa.Array | None:
+    """Ids, as text, of customers who may get no further code at the launch; None: the plan has no contact rule."""
+    rule, last = plan.contact, plan.valid.start
     if rule is None:
         return None
     with store.reading() as transaction:
-        ours = _of_campaigns(transaction, plan, rule, last=last, customers=customers)
-    return _at_limit(pa.concat_tables([ours, _of_table(data, ours, rule, last=last)]), rule)
-
-
-def contacted_by_campaigns(transaction: Transaction, plan: Plan, customers: pa.Array, *, day: date) -> pa.Array:
-    """Of these customers (ids as text), those whom campaigns alone gave so many codes that they may get no further."""
-    if plan.contact is None:
-        return pa.array([], pa.large_string())
-    sent = _of_campaigns(transaction, plan, plan.contact, last=day, customers=customers)
-    return _at_limit(sent, plan.contact)
+        ours = _of_campaigns(transaction, plan, rule, last=last)
+    sent = pa.concat_tables([ours, _of_table(data, ours, rule, last=last)])
+    counts = sent.group_by("customer_id").aggregate([([], "count_all")])
+    return counts["customer_id"].filter(pc.greater_equal(counts["count_all"], rule.at_most)).combine_chunks()
 
 
 def codes_of_campaigns(
@@ -686,12 +611,6 @@ def codes_of_table(store: Store, data: ShopData, plan: Plan, *, day: date) -> Co
     with store.reading() as transaction:
         ours = _of_campaigns(transaction, plan, plan.contact, last=day)
     return Counter(_of_table(data, ours, plan.contact, last=day)["customer_id"].to_pylist())
-
-
-def _at_limit(sent: pa.Table, rule: ContactSection) -> pa.Array:
-    counts = sent.group_by("customer_id").aggregate([([], "count_all")])
-    full = pc.greater_equal(counts["count_all"], rule.at_most)
-    return counts["customer_id"].filter(full).combine_chunks()
 
 
 def contact_inputs(transaction: Transaction, plan: Plan, customers: pa.Array) -> dict[str, str]:
@@ -736,8 +655,7 @@ def _of_table(data: ShopData, ours: pa.Table, rule: ContactSection, *, last: dat
     with data.tables() as tables:
         if "codes" not in tables.names():
             return _CODES.empty_table()
-        source = tables.scan("codes")
-        codes = source.select(wanted) if isinstance(source, pa.Table) else source.to_table(columns=wanted)
+        codes = columns_of(tables.scan("codes"), wanted)
         sent = by_wall_clock(codes["sent_at"], locale_of(tables)).cast(_MOMENT, safe=False)
     start, end = (pa.scalar(day, pa.date32()).cast(_MOMENT) for day in _window(rule, last))
     codes = codes.filter(pc.and_(pc.greater_equal(sent, start), pc.less(sent, end)))
@@ -818,8 +736,7 @@ def _row_of(source: Any, customer: str) -> dict[str, Any] | None:
 
 
 def _ids_as_text(source: Any) -> pa.ChunkedArray:
-    column = source if isinstance(source, pa.Table) else source.to_table(columns=["customer_id"])
-    return column["customer_id"].cast(pa.large_string())
+    return columns_of(source, ["customer_id"])[0].cast(pa.large_string())
 
 
 def _did_you_mean(source: Any, customer: str) -> str | None:

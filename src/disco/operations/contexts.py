@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from hashlib import sha256
+from itertools import repeat
 from pathlib import Path
 from typing import Protocol
 
@@ -274,34 +275,38 @@ class EmbeddedGroup:
             return None
         return self.of(features, chunk)
 
-    def of(self, features: FeatureFile, chunk: RowGroup) -> Contexts:
+    def of(self, features: FeatureFile, chunk: RowGroup, *, threads: Engine | None = None) -> Contexts:
         rows = features.row_group(*chunk)
-        return self.network.transform(rows, snapshot=self.snapshot, check_scale=False), has_history(rows)
+        context = self.network.transform(rows, snapshot=self.snapshot, check_scale=False, engine=threads)
+        return context, has_history(rows)
 
 
 def embedded_by(
-    engine: Engine,
+    engine: Engine | None,
     network: ContextNetwork,
     features: FeatureFile,
     snapshot: Snapshot,
     *,
+    threads: Engine | None = None,
     report: Report | None = None,
 ) -> Contexts:
-    """(n, d1) contexts, and (n,) who has a history; the same bits as those of one thread.
+    """(n, d1) contexts, and (n,) who has a history; the same bits whoever embeds. Memory holds a row group at a time.
 
-    features: a file with a name. Row groups that an executor cannot see under that name are embedded by this process.
+    engine: opens the file by its name. Row groups that an executor cannot see under that name, and all of a file
+    without one, are embedded by this process with these threads.
     """
-    assert features.path is not None  # for the type checker
     customers, at = features.num_rows, 0
     # the scales are judged by the first customers, as if all were embedded at once
     first = row_chunks(customers)[0].stop if customers else 0
     network.check_scale(features.head(first))
-    function = EmbeddedGroup(features.path.absolute(), network, snapshot)
+    function = EmbeddedGroup((features.path or Path()).absolute(), network, snapshot)
     context, known = np.empty((customers, network.embedding_.dimensions)), np.empty(customers, np.bool_)
-    results: Iterator[Contexts | None] = engine.map(function, features.row_groups())
-    for chunk, found in zip(features.row_groups(), results, strict=True):
+    results: Iterator[Contexts | None] = repeat(None)
+    if engine is not None and features.path is not None:
+        results = engine.map(function, features.row_groups())
+    for chunk, found in zip(features.row_groups(), results, strict=False):
         tell(report, at, customers, "embedding customers")
-        own, history = function.of(features, chunk) if found is None else found
+        own, history = function.of(features, chunk, threads=threads) if found is None else found
         context[at : at + len(own)], known[at : at + len(own)] = own, history
         at += len(own)
     return context, known

@@ -5,17 +5,16 @@ the rest again for every limit that an operator tries. Both call the same functi
 """
 
 import math
-from collections import OrderedDict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from threading import RLock
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from disco.allocation import Segments, Status, allocate
 from disco.campaign import Belief, Figures, decide, expected_costs, values_of
-from disco.operations.arms import ARMS, Groups, assign_at_random, reserve_of, segment_reserve, share_offers
+from disco.operations.arms import ARMS, SHARING, Groups, assign_at_random, reserve_of, segment_reserve, share_offers
 from disco.operations.forecast import PastForecasts, Totals, draw_totals, expected_totals, past_forecasts
 from disco.policy import policy_of
 from disco.records.arrays import Floats, Integers, Vector
@@ -26,12 +25,12 @@ from disco.records.errors import InfeasibleError
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, Calibration, SegmentSolution, Solution
 from disco.records.ports import Engine
+from disco.records.recent import Recent
 from disco.records.wording import money
 from disco.store import Store
 
 Made = TypeVar("Made")
 _KEPT = 2  # of each kind: what is being tried, and what it is compared with
-_SOLVED = (Arm.DECIDED, Arm.CONTROL)  # in the order of `Decided.parts`
 
 
 class Memo:
@@ -42,39 +41,24 @@ class Memo:
     """
 
     def __init__(self, *, tables: bool) -> None:
-        self._tables, self._lock = tables, RLock()
-        self._made: dict[str, OrderedDict[tuple[object, ...], Any]] = {}
+        self._tables = tables
+        self._made: defaultdict[str, Recent[tuple[object, ...], Any]] = defaultdict(lambda: Recent(_KEPT))
 
     def get(self, kind: str, key: tuple[object, ...], make: Callable[[], Made]) -> Made:
-        """One thread makes at a time, so that nothing is made twice."""
-        with self._lock:
-            there = self._made.setdefault(kind, OrderedDict())
-            if key in there:
-                there.move_to_end(key)
-                found: Made = there[key]
-                return found
-            return self._kept(there, key, make())
+        made: Made = self._made[kind].made(key, make)
+        return made
 
     def table(self, kind: str, key: tuple[object, ...], make: Callable[[], Floats]) -> Floats:
         """The same of a table of customers × depths."""
         return self.get(kind, key, make) if self._tables else make()
 
     def clear(self) -> None:
-        with self._lock:
-            self._made.clear()
+        self._made.clear()
 
     @property
     def nbytes(self) -> int:
         """Of the arrays."""
-        with self._lock:
-            return sum(_nbytes(one) for kept in self._made.values() for one in kept.values())
-
-    @staticmethod
-    def _kept(there: "OrderedDict[tuple[object, ...], Any]", key: tuple[object, ...], made: Made) -> Made:
-        there[key] = made
-        while len(there) > _KEPT:
-            there.popitem(last=False)
-        return made
+        return sum(_nbytes(one) for kept in tuple(self._made.values()) for one in kept.values())
 
 
 def _nbytes(made: object) -> int:
@@ -191,7 +175,7 @@ class Decided:
 
     groups: Groups
     offer: Offer  # the plan's limits at the launch
-    parts: tuple[Offer, ...]  # of the decided arm and of control
+    parts: tuple[Offer, ...]  # of `SHARING`
     share: float  # of the budget that is planned, so that overspend_risk is kept
     choice: Integers
     value: Vector
@@ -208,31 +192,30 @@ def decide_groups(basis: Basis, plan: Plan, *, warm_prices: Vector | None = None
     """
     groups = basis.groups(plan)
     offer = groups.offer(plan)
-    members = [basis.members(plan, arm) for arm in _SOLVED]
-    factors = [basis.calibration(plan, arm).factors(plan.offered) for arm in _SOLVED]
+    members = [basis.members(plan, arm) for arm in SHARING]
+    factors = [basis.calibration(plan, arm).factors(plan.offered) for arm in SHARING]
     shared = share_offers(
         offer,
-        [groups.sizes[arm] for arm in _SOLVED],
-        segment_sizes=[groups.arm_segments[arm] for arm in _SOLVED],
+        [groups.sizes[arm] for arm in SHARING],
+        segment_sizes=[groups.arm_segments[arm] for arm in SHARING],
     )
 
-    def attempt(share: float) -> Decided:
-        parts = tuple(
+    def parts_of(share: float) -> tuple[Offer, ...]:
+        return tuple(
             part
             if part.budget is None
             else replace(part, budget=part.budget * share, cost_factors=tuple(factor.tolist()))
             for part, factor in zip(shared, factors, strict=True)
         )
-        return _decided(basis, plan, groups, offer, parts, share=share, warm_prices=warm_prices)
+
+    def attempt(share: float) -> Decided:
+        return _decided(basis, plan, groups, offer, parts_of(share), share=share, warm_prices=warm_prices)
 
     try:
         whole = attempt(1.0)
     except InfeasibleError:  # its figures are those of one group
-        parts = [
-            part if part.budget is None else replace(part, cost_factors=tuple(factor.tolist()))
-            for part, factor in zip(shared, factors, strict=True)
-        ]
-        costs = [basis.costs(plan, arm, part) for arm, part in zip(_SOLVED, parts, strict=True)]
+        parts = parts_of(1.0)
+        costs = [basis.costs(plan, arm, part) for arm, part in zip(SHARING, parts, strict=True)]
         outside = basis.audience.take(~groups.arms[Arm.HOLDOUT])
         explain_conflict(plan, offer, outside, members, parts, costs, currency=basis.currency)
         raise
@@ -253,7 +236,7 @@ def _decided(
     choice, value = np.full(customers, -1, np.int64), np.zeros(customers)
     expected, engagement = np.full(customers, np.nan), np.full(customers, np.nan)
     decisions, depths = None, np.asarray(plan.offered)
-    for arm, part in zip(_SOLVED, parts, strict=True):
+    for arm, part in zip(SHARING, parts, strict=True):
         rows, members = np.flatnonzero(groups.arms[arm]), basis.members(plan, arm)
         if not rows.size:
             continue
@@ -628,13 +611,7 @@ def _needed_budget(
     for place, (group, part, cost) in enumerate(zip(members, parts, costs, strict=True)):
         if not len(group) or cost is None or part.budget is None:
             continue
-        free = Offer(
-            depths=part.depths,
-            caps=part.caps,
-            revenue_weight=part.revenue_weight,
-            floors=part.floors,
-            segments=part.segments,
-        )
+        free = replace(part, budget=None, cost_factors=None)
         whole = everybody / len(group) / at_launch  # of the plan's budget per unit of this group's
         if place == 0 and not plan.policy.assigns_at_random:
             least = allocate(
@@ -665,14 +642,7 @@ def _random_floor_budget(plan: Plan, group: Audience, part: Offer, cost: Floats)
         try:
             assign_at_random(
                 group.ids,
-                Offer(
-                    depths=part.depths,
-                    caps=part.caps,
-                    revenue_weight=part.revenue_weight,
-                    floors=part.floors,
-                    budget=budget,
-                    segments=part.segments,
-                ),
+                replace(part, budget=budget, cost_factors=None),
                 segment=group.segment,
                 costs=cost,
                 seed=plan.seed,

@@ -10,7 +10,7 @@ import pyarrow as pa
 from disco.belief.curves import demand_curve
 from disco.campaign import Belief
 from disco.operations.learn import belief_of, version_of
-from disco.operations.overview import divisions_of, parts_of
+from disco.operations.overview import SPEND, divisions_of, parts_of, ranks_of_spend
 from disco.operations.purchases import bought
 from disco.records.arrays import Floats, Integers, Vector
 from disco.records.compiled import without_compiler
@@ -181,7 +181,6 @@ def _observed(belief: Belief) -> tuple[ObservedPoint, ...]:
 
 # ---- parts of the customers
 
-_SPEND = "spend_365d"
 _THIRDS = (
     "Spent least in the year before",
     "Spent about the middle in the year before",
@@ -294,12 +293,9 @@ def _labels(transaction: Transaction, record: CampaignRecord, decisions: pa.Tabl
         features = transaction.contexts.features(record.campaign)
     except StateError:  # none were kept
         return found
-    if _SPEND in features.column_names:
-        spend = np.nan_to_num(features[_SPEND].to_numpy())
-        known = np.flatnonzero(np.asarray(decisions["known"].to_numpy(), np.bool_))
-        place = np.full(decisions.num_rows, -1, np.int64)
-        order = known[np.argsort(spend[known], kind="stable")]
-        place[order] = np.arange(order.size) * len(_THIRDS) // max(order.size, 1)
+    if SPEND in features.column_names:
+        known = np.asarray(decisions["known"].to_numpy(), np.bool_)
+        place = ranks_of_spend(features[SPEND].to_numpy(), known, parts=len(_THIRDS))
         found.append(_Labels(parts=_THIRDS, place=place))
     return found
 

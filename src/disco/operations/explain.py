@@ -32,6 +32,7 @@ from disco.store.personal import is_forgotten
 if TYPE_CHECKING:
     from disco.operations.audience import ShopData
 
+_CHANGED = "These figures are not those of the launch: the settings of the shop have changed since."
 _SAME = 1e-9  # relative: figures made again may differ from kept ones by rounding on another machine
 
 
@@ -155,16 +156,22 @@ def explain(
             figures = _figures(record, solution, belief, made, context)
     others = [figure for figure in figures if figure.depth != made.depth]
     runner_up = max(others, key=lambda figure: figure.surplus, default=None)
-    rule, figure_words = (
+    chosen = next((figure for figure in figures if figure.depth == made.depth), None)
+    weight, rule, currency = (
+        record.plan.objective.revenue_weight,
         _rule(record, solution, arm, made),
-        _figure_words(record, solution, made, figures, runner_up, store.locale.currency),
+        store.locale.currency,
     )
+    at_prices, plain = _verdicts(chosen, runner_up, weight=weight, late=made.late, currency=currency)
+    changed = chosen is not None and abs(chosen.value - made.value) > _SAME * max(abs(made.value), 1.0)
     words = [
         *([f"An example; `disco explain {campaign} CUSTOMER` explains another one."] if is_example else []),
         _outcome(record, made),
         rule,
         _context_words(context, known=made.known),
-        *figure_words,
+        *(_figure_words(record, solution, made, figures, currency) if figures else ()),
+        *([at_prices] if figures else []),
+        *([_CHANGED] if changed else []),
         *_propensity_words(made),
     ]
     return Explanation(
@@ -180,11 +187,11 @@ def explain(
         context=tuple(context[0].tolist()),
         figures=figures,
         runner_up=runner_up,
-        currency=store.locale.currency.code,
+        currency=currency.code,
         propensity=made.propensity,
         words=tuple(words),
-        reasons=_reasons(record, made, figures, runner_up, store.locale.currency, rule, figure_words),
-        revenue_weight=record.plan.objective.revenue_weight,
+        reasons=(_plain_rule(record, made), plain, *([_CHANGED] if changed else [])) if figures else (rule,),
+        revenue_weight=weight,
     )
 
 
@@ -270,9 +277,19 @@ def _rule(record: CampaignRecord, solution: Solution, arm: Arm, made: _Decision)
         return f"They arrived after the launch of a random campaign; {how}."
     if solution.prices is None:
         return f"The campaign was random: depths were assigned at random, in proportion to their caps.{left_out}"
-    model = "before anything was learned" if record.version is None else f"using version {record.version} of the model"
     when = " and arrived after the launch, so they were decided at its shadow prices" if made.late else ""
-    return f"They were in the decided group{when}: the policy {record.plan.policy.name} chose their depth, {model}."
+    policy = record.plan.policy.name
+    return f"They were in the decided group{when}: the policy {policy} chose their depth, {_model_words(record)}."
+
+
+def _plain_rule(record: CampaignRecord, made: _Decision) -> str:
+    """The rule for readers who know no policies; lists of figures are left to a table."""
+    when = " and arrived after the launch" if made.late else ""
+    return f"They were in the decided group{when}: the depth was chosen for them, {_model_words(record)}."
+
+
+def _model_words(record: CampaignRecord) -> str:
+    return "before anything was learned" if record.version is None else f"using version {record.version} of the model"
 
 
 def _context_words(context: Matrix, *, known: object) -> str:
@@ -286,15 +303,8 @@ def _context_words(context: Matrix, *, known: object) -> str:
 
 
 def _figure_words(
-    record: CampaignRecord,
-    solution: Solution,
-    made: _Decision,
-    figures: tuple[DepthFigures, ...],
-    runner_up: DepthFigures | None,
-    currency: Currency,
+    record: CampaignRecord, solution: Solution, made: _Decision, figures: tuple[DepthFigures, ...], currency: Currency
 ) -> list[str]:
-    if not figures:
-        return []
     weight, money = record.plan.objective.revenue_weight, partial(money_text, currency=currency)
     expected = _by_depth(figures, lambda figure: money(figure.expected_full_price))
     drawn = _by_depth(figures, lambda figure: money(figure.drawn_full_price))
@@ -304,66 +314,12 @@ def _figure_words(
     what = "a code and of the budget it takes" if solution.budget_price else "a code"
     if _segment_prices(solution, made).any():
         what += f", with the limits of {made.segment}"
-    words = [
+    return [
         f"Expected basket before the discount, if they buy: {expected}.",
         f"Baskets the policy used for this decision: {drawn}.",
         *_chance_words(solution, figures),
         f"What each code is worth in revenue, and the shadow price of {what}: {worth}.",
     ]
-    chosen = next((figure for figure in figures if figure.depth == made.depth), None)
-    words.append(_verdict(chosen, runner_up, weight=weight, late=made.late, currency=currency))
-    if chosen is not None and abs(chosen.value - made.value) > _SAME * max(abs(made.value), 1.0):
-        words.append(_CHANGED)
-    return words
-
-
-_CHANGED = "These figures are not those of the launch: the settings of the shop have changed since."
-
-
-def _reasons(
-    record: CampaignRecord,
-    made: _Decision,
-    figures: tuple[DepthFigures, ...],
-    runner_up: DepthFigures | None,
-    currency: Currency,
-    rule: str,
-    figure_words: list[str],
-) -> tuple[str, ...]:
-    """For readers who know no shadow prices and policies; lists of figures are left to a table."""
-    if not figures:
-        return (rule,)
-    when = " and arrived after the launch" if made.late else ""
-    model = "before anything was learned" if record.version is None else f"using version {record.version} of the model"
-    rule = f"They were in the decided group{when}: the depth was chosen for them, {model}."
-    chosen = next((figure for figure in figures if figure.depth == made.depth), None)
-    weight = record.plan.objective.revenue_weight
-    verdict = _plain_verdict(chosen, runner_up, weight=weight, late=made.late, currency=currency)
-    return (rule, verdict, *((_CHANGED,) if _CHANGED in figure_words else ()))
-
-
-def _plain_verdict(
-    chosen: DepthFigures | None, runner_up: DepthFigures | None, *, weight: float, late: bool, currency: Currency
-) -> str:
-    money = partial(money_text, currency=currency)
-    if chosen is None:
-        if runner_up is None or runner_up.surplus <= 0:
-            return "No code was worth more with them than with somebody else, so they got none."
-        reason = "no such code was left" if late else "they tied with others for the last codes"
-        return f"{depth_percent(runner_up.depth)} was worth more with them than with somebody else, but {reason}."
-    name, value, price = depth_percent(chosen.depth), chosen.value / weight, chosen.price / weight
-    words = f"{name} is worth {money(value)} with them"
-    if price > 0:
-        words += f" and {money(price)} with somebody else: {money(abs(value - price))} "
-        words += "more" if value >= price else "less"
-    if runner_up is None:
-        return f"{words}. No other depth was offered."
-    other, behind = depth_percent(runner_up.depth), (chosen.surplus - runner_up.surplus) / weight
-    if behind >= 0:
-        return f"{words}. {other} was second, {money(behind)} behind."
-    return (
-        f"{words}. {other} would have been worth {money(-behind)} more: the last codes of a limit go to customers for "
-        "whom the difference is smallest, so that all limits hold."
-    )
 
 
 def _chance_words(solution: Solution, figures: tuple[DepthFigures, ...]) -> list[str]:
@@ -380,25 +336,38 @@ def _by_depth(figures: tuple[DepthFigures, ...], text: Callable[[DepthFigures], 
     return ", ".join(f"{depth_percent(figure.depth)} {text(figure)}" for figure in figures)
 
 
-def _verdict(
+def _verdicts(
     chosen: DepthFigures | None, runner_up: DepthFigures | None, *, weight: float, late: bool, currency: Currency
-) -> str:
+) -> tuple[str, str]:
+    """What decided between the depths: at shadow prices, and for readers who know none."""
     money = partial(money_text, currency=currency)
     if chosen is None:
         if runner_up is None or runner_up.surplus <= 0:
-            return "No code was worth its shadow price for them, so they got none."
+            return (
+                "No code was worth its shadow price for them, so they got none.",
+                "No code was worth more with them than with somebody else, so they got none.",
+            )
+        other = depth_percent(runner_up.depth)
         reason = "no such code was left" if late else "they tied with others for the last codes"
-        return f"{depth_percent(runner_up.depth)} was worth its shadow price, but {reason}."
-    name, surplus = depth_percent(chosen.depth), chosen.surplus / weight
+        return (
+            f"{other} was worth its shadow price, but {reason}.",
+            f"{other} was worth more with them than with somebody else, but {reason}.",
+        )
+    name, value, price = depth_percent(chosen.depth), chosen.value / weight, chosen.price / weight
+    at_prices = f"{name} is worth {money(chosen.surplus / weight)} above its shadow price"
+    plain = f"{name} is worth {money(value)} with them"
+    if price > 0:
+        more = "more" if value >= price else "less"
+        plain += f" and {money(price)} with somebody else: {money(abs(value - price))} {more}"
     if runner_up is None:
-        return f"{name} is worth {money(surplus)} above its shadow price; no other depth was offered."
+        return f"{at_prices}; no other depth was offered.", f"{plain}. No other depth was offered."
     other, behind = depth_percent(runner_up.depth), (chosen.surplus - runner_up.surplus) / weight
     if behind >= 0:
-        return f"{name} is worth {money(surplus)} above its shadow price; {other} was second, {money(behind)} behind."
-    return (
-        f"{other} would have been worth {money(-behind)} more than {name} at these shadow prices: the last codes of "
-        "a limit go to customers for whom the difference is smallest, so that all limits hold."
-    )
+        second = f"{other} was second, {money(behind)} behind."
+        return f"{at_prices}; {second}", f"{plain}. {second}"
+    better = f"{other} would have been worth {money(-behind)} more"
+    rule = "the last codes of a limit go to customers for whom the difference is smallest, so that all limits hold."
+    return f"{better} than {name} at these shadow prices: {rule}", f"{plain}. {better}: {rule}"
 
 
 def _propensity_words(made: _Decision) -> list[str]:

@@ -22,6 +22,7 @@ from disco.records.files import written_whole
 from disco.records.locale import Locale
 from disco.records.plan import Plan
 from disco.records.result import DepthKey, NotInJson, TableResult
+from disco.records.table_rows import columns_of
 from disco.store import Store
 from disco.store.personal import is_forgotten
 
@@ -309,8 +310,7 @@ def _customer_columns(
         raise InputError("export.columns", found="no tables of the shop", expected="the customers table of the plan")
     with data.customers(plan.customers.table) as (name, source):
         _refuse_missing(chosen, name, source)
-        wanted = list(dict.fromkeys(["customer_id", *chosen]))
-        table = source.select(wanted) if isinstance(source, pa.Table) else source.to_table(columns=wanted)
+        table = columns_of(source, list(dict.fromkeys(["customer_id", *chosen])))
     ids = table["customer_id"].cast(pa.string()).combine_chunks()
     place = pc.index_in(codes["customer_id"].cast(pa.string()).combine_chunks(), value_set=ids)
     return {column: table[column].combine_chunks().take(place) for column in chosen}

@@ -20,19 +20,17 @@ from disco.operations.audience import (
     ShopData,
     codes_of_campaigns,
     codes_of_table,
-    contacted,
-    contacted_by_campaigns,
     customer_ids,
     eligible_rows,
     features_of_day,
     labels_of,
-    load_audience,
     refusal,
+    refuse_strangers,
 )
 from disco.operations.codes import CodePool, codes_for, read_pool, sent_codes
-from disco.operations.contexts import FeatureCache
 from disco.operations.learn import deciding_belief, stored_evidence
 from disco.operations.plan import coded_rows, decision_table, with_codes
+from disco.operations.site import Site
 from disco.policy import policy_of
 from disco.records.arrays import Flags, Floats, Integers, Matrix, Vector
 from disco.records.decisions import Arm, Audience
@@ -42,7 +40,7 @@ from disco.records.life import CampaignRecord, State
 from disco.records.locale import Locale
 from disco.records.plan import Plan, is_channel
 from disco.records.plan_summary import Solution
-from disco.records.ports import Clock, Engine
+from disco.records.ports import Clock
 from disco.records.result import NotInJson, Result, TableResult
 from disco.records.validation.cells import flags
 from disco.store import Store, Transaction
@@ -85,56 +83,32 @@ class LateArrivals(TableResult):
 
 
 def late_arrivals(
-    store: Store,
-    data: ShopData,
-    campaign: str,
-    customers: Sequence[str],
-    *,
-    prior: Belief,
-    clock: Clock,
-    cache: FeatureCache,
-    engine: Engine | None = None,
-    secret: bytes | None = None,
-    dry_run: bool = False,
+    site: Site, campaign: str, customers: Sequence[str], *, secret: bytes | None = None, dry_run: bool = False
 ) -> LateArrivals:
-    """Decide about these customers, who arrive on the clock's day."""
-    with store.reading() as transaction:
+    """Decide about these customers, who arrive on the clock's day; all of them or none.
+
+    What a server prepares for everybody is made for these customers alone, and then they are decided about as there.
+    """
+    asked = pa.array(customers, pa.string())
+    with site.store.reading() as transaction:
         record = transaction.plans.campaign(campaign)
-        settled = transaction.decisions.of(campaign, customers=pa.array(customers, pa.string()))["customer_id"]
-    refuse_when_over(record, clock, store.locale)  # before features are built; asked again when it is written
-    today = store.locale.day_of(clock.now())
-    loaded = load_audience(
-        data,
-        record.plan,
-        cache=cache,
-        engine=engine,
-        as_of=today,
-        only=customers,
-        settled=settled.cast(pa.string()).cast(pa.large_string()).combine_chunks(),
-        contacted=contacted(
-            store, data, record.plan, day=sent_on(record, today), customers=pa.array(customers, pa.string())
-        ),
-    )
-    decided = decide_late_arrivals(
-        store,
+        settled = transaction.decisions.of(campaign, customers=asked)["customer_id"]
+    refuse_when_over(record, site.clock, site.store.locale)  # before features are built; asked again when it is written
+    fresh = asked.filter(pc.invert(pc.is_in(asked, value_set=settled.cast(pa.string()).combine_chunks())))
+    prepared, notes = load_arrivals(site, record, only=fresh) if len(fresh) else (None, ())
+    rows = decide_arrivals(
+        site.store,
         campaign,
-        loaded.audience,
-        network=loaded.network,
-        prior=prior,
-        clock=clock,
-        pool=read_pool(data, record.plan),
+        customers,
+        prepared,
+        prior=site.prior,
+        clock=site.clock,
+        pool=read_pool(site.data, record.plan),
         secret=secret,
-        features=loaded.features,
         dry_run=dry_run,
     )
-    decided = as_sent(record.plan, decided)
-    return LateArrivals(
-        campaign=campaign,
-        decisions=late_decisions(decided),
-        warnings=loaded.notes,
-        dry_run=dry_run,
-        rows=decided,
-    )
+    rows = as_sent(record.plan, rows)
+    return LateArrivals(campaign=campaign, decisions=late_decisions(rows), warnings=notes, dry_run=dry_run, rows=rows)
 
 
 def as_sent(plan: Plan, decided: pa.Table) -> pa.Table:
@@ -148,74 +122,115 @@ def late_decisions(decided: pa.Table) -> tuple[LateDecision, ...]:
     return tuple(LateDecision(**row) for row in decided.select(names).to_pylist())
 
 
-def decide_late_arrivals(
+def decide_arrivals(
     store: Store,
     campaign: str,
-    audience: Audience,
+    customers: Sequence[str],
+    prepared: Arrivals | None,
     *,
-    network: str,
     prior: Belief,
     clock: Clock,
-    features: pa.Table | None = None,
     pool: Sequence[str] | None = None,
     secret: bytes | None = None,
     dry_run: bool = False,
 ) -> pa.Table:
     """The decisions of these customers, in their order; who was decided before gets that decision again.
 
-    Whoever falls into the holdout gets no code; everybody else the depth that is worth most above its price, as long as
-    the reserve has one. In a random campaign the depth is drawn among those that are left. `network` embedded them;
-    their `features`, one row per customer in the same order, are kept for another network.
+    All of them or none: an error names the customers who may get no code for the first reason there is. prepared: of
+    those who have no decision yet; None: there are none. pool: codes bought elsewhere, where the plan names a pool.
     """
-    ids = pa.array(audience.ids).cast(pa.string())
+    ids = pa.array(customers, pa.string())
     with store.writing(campaign, action="late", dry_run=dry_run) as transaction:
         record = transaction.plans.campaign(campaign)
         refuse_when_over(record, clock, transaction.locale)
-        _refuse_forgotten(transaction, record, ids)
-        refuse_other_network(transaction, record, network)
         decided = transaction.decisions.of(campaign, customers=ids)
-        fresh = pc.invert(pc.is_in(ids, value_set=decided["customer_id"].cast(pa.string()).combine_chunks()))
-        rows = np.flatnonzero(fresh.to_numpy(zero_copy_only=False))
-        _refuse_contacted(transaction, record, ids.filter(fresh), today=transaction.locale.day_of(clock.now()))
-        if rows.size:
-            keep_decisions(
-                transaction,
-                record,
-                audience.take(rows),
-                belief=deciding_belief(transaction, record, prior=prior),
-                tally=LateTally().up_to_date(transaction, record),
-                features=None if features is None else features.take(pa.array(rows)),
-                pool=pool,
-                secret=secret,
-            )
+        settled = set(decided["customer_id"].cast(pa.string()).to_pylist())
+        fresh = [name for name in customers if name not in settled]
+        if fresh and prepared is not None:
+            reasons = _reasons_against(transaction, record, fresh, prepared, clock=clock, others=CONDITION)
+            for key in _KEYS:
+                if named := [name for name in fresh if reasons.get(name) == key]:
+                    raise _refusal(record, key, named)
+            model = _DecisionModel.of(transaction, record, prior=prior, pool=pool)
+            tally = LateTally().up_to_date(transaction, record)
+            _keep(transaction, record, fresh, prepared, model=model, tally=tally, secret=secret)
             decided = transaction.decisions.of(campaign, customers=ids)
     return decided.take(pc.index_in(ids, value_set=decided["customer_id"].cast(pa.string()).combine_chunks()))
 
 
-def keep_decisions(
+# why somebody gets no code, in the order in which a command names them
+_FORGOTTEN = "forgotten"
+_KEYS = (CONDITION, "include", "exclude", "contact", CHANNEL, _FORGOTTEN)
+
+
+def _refusal(record: CampaignRecord, key: str, customers: Sequence[str]) -> DiscoError:
+    """The error about late arrivals who get no code for this reason."""
+    if key != _FORGOTTEN:
+        return refusal(record.plan, key, customers)
+    more = f" (and {len(customers) - 1:,} more)" if customers[1:] else ""
+    return StateError(
+        f"Customer {customers[0]}{more} was forgotten after campaign {record.campaign} was launched, so they get "
+        "no code of it",
+        fix="Leave them out; campaigns that are launched from now on may include them.",
+    )
+
+
+def _reasons_against(
     transaction: Transaction,
     record: CampaignRecord,
-    audience: Audience,
+    customers: Sequence[str],
+    prepared: Arrivals,
     *,
-    belief: Belief,
+    clock: Clock,
+    others: str | None,
+    plans: dict[str, Plan] | None = None,
+) -> dict[str, str]:
+    """By customer who gets no code: the reason. Whoever was forgotten may hold a code under another name.
+
+    others: the reason of those who are not among the prepared ones; None: they may get one. plans: as in `LateDesk`.
+    """
+    reasons = dict.fromkeys(transaction.forgotten.among(customers, since=record.launched_at), _FORGOTTEN)
+    day = sent_on(record, transaction.locale.day_of(clock.now()))
+    asked = pa.array(customers, pa.string())
+    sent = codes_of_campaigns(transaction, record.plan, asked, day=day, plans={} if plans is None else plans)
+    rows = {str(row["customer_id"]): row for row in prepared.customers.to_pylist()}
+    for name in customers:
+        row = rows.get(name)
+        key = others if row is None else row["left_out"]
+        contact = record.plan.contact
+        if key is None and contact is not None:
+            own = 0 if row is None else row["own_codes"]
+            key = "contact" if sent[name] + own >= contact.at_most else None
+        if key is not None:
+            reasons.setdefault(name, key)
+    return reasons
+
+
+def _keep(
+    transaction: Transaction,
+    record: CampaignRecord,
+    customers: Sequence[str],
+    prepared: Arrivals,
+    *,
+    model: "_DecisionModel",
     tally: "LateTally",
-    features: pa.Table | None,
-    pool: "Sequence[str] | CodePool | None",
     secret: bytes | None,
 ) -> pa.Table:
     """Decide about customers who have no decision and may get a code, and write everything that is kept of it: their
     decisions, with their own codes."""
-    table = _decisions(transaction, record, audience, belief, tally)
+    refuse_other_network(transaction, record, prepared.network)
+    audience, features = _audience(record, prepared, customers)
+    table = _decisions(transaction, record, audience, model.belief, tally)
     coded = table.take(pa.array(coded_rows(table)))
     given, depths = coded["customer_id"].to_pylist(), coded["depth"].to_pylist()
-    codes = codes_for(transaction.decisions, record.plan, given, depths, pool=pool, secret=secret, late=True)
+    codes = codes_for(transaction.decisions, record.plan, given, depths, pool=model.pool, secret=secret, late=True)
     decided = with_codes(table, codes)
     transaction.decisions.add_late(
         record.campaign,
         decided,
         contexts=audience.context,
         features=features,
-        pooled=pool is not None,
+        pooled=model.pool is not None,
     )
     _count_codes(transaction, record, table, audience.context)
     some = table["customer_id"].slice(0, _MOST_NOTED).cast(pa.string()).to_pylist()
@@ -245,42 +260,17 @@ def sent_on(record: CampaignRecord, today: date) -> date:
     return max(today, record.plan.valid.start)
 
 
-def _refuse_contacted(transaction: Transaction, record: CampaignRecord, ids: pa.Array, *, today: date) -> None:
-    """Somebody may have got a code from another campaign since they were looked at."""
-    full = contacted_by_campaigns(transaction, record.plan, ids, day=sent_on(record, today))
-    if len(full):
-        raise StateError(
-            f"customer {full[0]}",
-            found="as many codes as `contact` of the plan allows",
-            expected="somebody who may get another code",
-            fix="Leave them out.",
-        )
-
-
 def refuse_other_network(transaction: Transaction, record: CampaignRecord, network: str) -> None:
     if network != record.network or transaction.beliefs.networks(record.campaign) != (record.network,):
-        raise StateError(
-            f"campaign {record.campaign}",
-            found="another context network than it was decided with",
-            expected=f"network {record.network[:12]}",
-            fix="Late arrivals need the network of the launch; after a retraining they wait for the next campaign.",
-        )
+        raise _other_network(record)
 
 
-def _refuse_forgotten(transaction: Transaction, record: CampaignRecord, ids: pa.Array) -> None:
-    """They may hold a code of this campaign under another name, and must not get a second one."""
-    forgotten = sorted(transaction.forgotten.among(ids.to_pylist(), since=record.launched_at))
-    if forgotten:
-        raise refusal_of_forgotten(record, forgotten)
-
-
-def refusal_of_forgotten(record: CampaignRecord, forgotten: Sequence[str]) -> StateError:
-    """The error about customers who were forgotten."""
-    more = f" (and {len(forgotten) - 1:,} more)" if forgotten[1:] else ""
+def _other_network(record: CampaignRecord) -> StateError:
     return StateError(
-        f"Customer {forgotten[0]}{more} was forgotten after campaign {record.campaign} was launched, so they get "
-        "no code of it",
-        fix="Leave them out; campaigns that are launched from now on may include them.",
+        f"campaign {record.campaign}",
+        found="another context network than it was decided with",
+        expected=f"network {record.network[:12]}",
+        fix="Late arrivals need the network of the launch; after a retraining they wait for the next campaign.",
     )
 
 
@@ -488,8 +478,9 @@ class _DecisionModel:
     """The codes bought elsewhere; None: codes are made."""
 
     @classmethod
-    def of(cls, transaction: Transaction, data: ShopData, record: CampaignRecord, *, prior: Belief) -> "_DecisionModel":
-        pool = read_pool(data, record.plan)
+    def of(
+        cls, transaction: Transaction, record: CampaignRecord, *, prior: Belief, pool: Sequence[str] | None
+    ) -> "_DecisionModel":
         shared = record.plan.shared_codes.values()
         return cls(
             belief=deciding_belief(transaction, record, prior=prior),
@@ -511,37 +502,14 @@ class LateDesk:
     """By campaign: the plans that the contact rule looks at; they never change, and new ones are added."""
 
 
-def decide_at_desk(
-    store: Store,
-    data: ShopData,
-    campaign: str,
-    customers: Sequence[str],
-    *,
-    desk: LateDesk | None,
-    prior: Belief,
-    clock: Clock,
-    secret: bytes | None = None,
-    dry_run: bool = False,
-) -> tuple[dict[str, LateDecision | DiscoError], LateDesk]:
-    """By customer: the decision, the one that was made before where there is one, or why there is none.
-
-    A customer whom the shop does not know has the population's context. desk: what the last call returned; None at
-    first. DiscoError where nobody can be decided about: the campaign is over, or not prepared.
-    """
-    answers, desk = look_up(store, campaign, customers, desk=desk, clock=clock)
-    fresh = [name for name in dict.fromkeys(customers) if name not in answers]
-    if fresh:
-        decided, desk = decide_new(
-            store, data, fresh, desk=desk, prior=prior, clock=clock, secret=secret, dry_run=dry_run
-        )
-        answers |= decided
-    return answers, desk
-
-
 def look_up(
     store: Store, campaign: str, customers: Sequence[str], *, desk: LateDesk | None, clock: Clock
 ) -> tuple[dict[str, LateDecision | DiscoError], LateDesk]:
-    """By customer: what was decided before, where it was; nothing is written. The rest: as `decide_at_desk`."""
+    """By customer: what was decided before, where it was; nothing is written.
+
+    desk: what the last call about this campaign returned; None at first. DiscoError where nobody can be decided about,
+    because the campaign is over.
+    """
     with store.reading() as transaction:
         plans = transaction.plans
         transaction.decisions.read_ahead(campaign, _usable(customers), deciding=False)
@@ -564,7 +532,11 @@ def decide_new(
     secret: bytes | None = None,
     dry_run: bool = False,
 ) -> tuple[dict[str, LateDecision | DiscoError], LateDesk]:
-    """By customer: the decision, or why there is none, for those whom `look_up` did not find; in one transaction."""
+    """By customer: the decision, or why there is none, for those whom `look_up` did not find; in one transaction.
+
+    A customer whom the shop does not know has the population's context. desk: what `look_up` returned, or the last
+    call. DiscoError where nobody can be decided about: the campaign is over, or not prepared.
+    """
     with store.writing(desk.record.campaign, action="late", dry_run=dry_run) as transaction:
         transaction.decisions.read_ahead(desk.record.campaign, _usable(customers), deciding=True)
         record = transaction.plans.standing(desk.record)
@@ -573,83 +545,50 @@ def decide_new(
         refuse_when_over(record, clock, store.locale)
         answers: dict[str, LateDecision | DiscoError] = dict(_decided(transaction, record, customers))  # meanwhile
         answers |= _unusable(record, customers)
-        model = desk.model or _DecisionModel.of(transaction, data, record, prior=prior)
+        model = desk.model
+        if model is None:
+            model = _DecisionModel.of(transaction, record, prior=prior, pool=read_pool(data, record.plan))
         tally = desk.tally.up_to_date(transaction, record)
         desk = replace(desk, model=model, tally=tally)
-        decided = _decide(transaction, record, answers, customers, desk=desk, model=model, clock=clock, secret=secret)
-        if decided is not None:
-            answers |= {str(one.customer_id): one for one in late_decisions(as_sent(record.plan, decided))}
-            tally = tally.with_kept(transaction, record, decided)
+        fresh = [name for name in customers if name not in answers]
+        if fresh:
+            prepared = _prepared(transaction, record, fresh)
+            others = "include" if prepared.only_listed else None
+            reasons = _reasons_against(
+                transaction, record, fresh, prepared, clock=clock, others=others, plans=desk.plans
+            )
+            answers |= {name: _refusal(record, key, [name]) for name, key in reasons.items()}
+            if fresh := [name for name in fresh if name not in reasons]:
+                decided = _keep(transaction, record, fresh, prepared, model=model, tally=tally, secret=secret)
+                answers |= {str(one.customer_id): one for one in late_decisions(as_sent(record.plan, decided))}
+                tally = tally.with_kept(transaction, record, decided)
     # what a rehearsal gave is not given
     return answers, desk if dry_run else replace(desk, tally=tally)
 
 
-def _decide(
-    transaction: Transaction,
-    record: CampaignRecord,
-    answers: dict[str, LateDecision | DiscoError],
-    customers: Sequence[str],
-    *,
-    desk: LateDesk,
-    model: _DecisionModel,
-    clock: Clock,
-    secret: bytes | None,
-) -> pa.Table | None:
-    """Write the decisions of those who may get one, with their codes; the others get their reason as an answer."""
-    ids = [name for name in customers if name not in answers]
-    forgotten = transaction.forgotten.among(ids, since=record.launched_at) if ids else frozenset()
-    answers |= {name: refusal_of_forgotten(record, [name]) for name in forgotten}
-    ids = [name for name in ids if name not in forgotten]
-    if not ids:
-        return None
-    prepared = transaction.arrivals.of(record.campaign, pa.array(ids, pa.string()))
+def _prepared(transaction: Transaction, record: CampaignRecord, customers: Sequence[str]) -> Arrivals:
+    prepared = transaction.arrivals.of(record.campaign, pa.array(customers, pa.string()))
     if prepared is None:
         raise NotPreparedError(
             f"The contexts of campaign {record.campaign} are not prepared",
             fix=f"Run `disco contexts {record.campaign}`, or wait for the job `contexts`.",
         )
-    refuse_other_network(transaction, record, prepared.network)
-    day = sent_on(record, transaction.locale.day_of(clock.now()))
-    sent = codes_of_campaigns(transaction, record.plan, pa.array(ids, pa.string()), day=day, plans=desk.plans)
-    rows = prepared.customers.to_pylist()
-    places = {str(row["customer_id"]): place for place, row in enumerate(rows)}
-    for name in ids:
-        row = rows[places[name]] if name in places else None
-        key = row["left_out"] if row is not None else "include" if prepared.only_listed else None
-        contact = record.plan.contact
-        if key is None and contact is not None:
-            own = 0 if row is None else row["own_codes"]
-            key = "contact" if sent[name] + own >= contact.at_most else None
-        if key is not None:
-            answers[name] = refusal(record.plan, key, [name])
-    ids = [name for name in ids if name not in answers]
-    if not ids:
-        return None
-    audience, features = _audience(record, prepared, ids, places)
-    return keep_decisions(
-        transaction,
-        record,
-        audience,
-        belief=model.belief,
-        tally=desk.tally,
-        features=features,
-        pool=model.pool,
-        secret=secret,
-    )
+    return prepared
 
 
-def _audience(
-    record: CampaignRecord, prepared: Arrivals, ids: Sequence[str], places: dict[str, int]
-) -> tuple[Audience, pa.Table]:
+def _audience(record: CampaignRecord, prepared: Arrivals, ids: Sequence[str]) -> tuple[Audience, pa.Table]:
     """These customers with their features; the population's context, and no features, where the shop has none."""
-    at = pa.array([places.get(name) for name in ids], pa.int64())
+    there = prepared.customers["customer_id"].cast(pa.string()).combine_chunks()
+    at = pc.index_in(pa.array(ids, pa.string()), value_set=there).cast(pa.int64())
     found = np.flatnonzero(at.is_valid().to_numpy(zero_copy_only=False))
-    customers = prepared.customers.take(at)
+    customers, own = prepared.customers.take(at), prepared.take(at.drop_null().to_numpy())
     context = np.zeros((len(ids), prepared.contexts.shape[1]))
-    context[found] = prepared.contexts[at.drop_null().to_numpy()]
+    context[found] = own.contexts
+    place = np.full(len(ids), -1, np.int64)
+    place[found] = np.arange(found.size)
     plan, kind = record.plan, prepared.features.schema.field("customer_id").type
     names = pa.array(ids, pa.string())
-    features = prepared.features.take(at)
+    features = own.features.take(pa.array(place, mask=place < 0))
     features = features.set_column(features.schema.get_field_index("customer_id"), "customer_id", names.cast(kind))
     labels = {
         name: np.array([label or "" for label in customers[name].to_pylist()], object)
@@ -742,30 +681,23 @@ class PreparedArrivals(Result):
     """What to know, in sentences; such as a campaign that could not be prepared."""
 
 
-def prepare_arrivals(
-    store: Store,
-    data: ShopData,
-    campaign: str | None = None,
-    *,
-    clock: Clock,
-    cache: FeatureCache,
-    engine: Engine | None = None,
-) -> PreparedArrivals:
+def prepare_arrivals(site: Site, campaign: str | None = None) -> PreparedArrivals:
     """Prepare one campaign, or all that run and hold something in reserve, as of the clock's day.
 
     A campaign that is named and cannot be prepared is an error; of all, it is a warning.
     """
+    store = site.store
     with store.reading() as transaction:
         names = transaction.plans.names() if campaign is None else (campaign,)
         records = [transaction.plans.campaign(name) for name in names]
     if campaign is None:
-        running = [one for one in records if not is_over(one, clock, store.locale)]
+        running = [one for one in records if not is_over(one, site.clock, store.locale)]
         records = [one for one in running if one.plan.reserve.share > 0]
     done: list[PreparedCampaign] = []
     warnings: list[str] = []
     for record in records:
         try:
-            arrivals, notes = load_arrivals(store, data, record, clock=clock, cache=cache, engine=engine)
+            arrivals, notes = load_arrivals(site, record)
         except DiscoError as error:
             if campaign is not None:
                 raise
@@ -789,43 +721,35 @@ def prepare_arrivals(
 
 
 def load_arrivals(
-    store: Store,
-    data: ShopData,
-    record: CampaignRecord,
-    *,
-    clock: Clock,
-    cache: FeatureCache,
-    engine: Engine | None = None,
+    site: Site, record: CampaignRecord, *, only: pa.Array | None = None
 ) -> tuple[Arrivals, tuple[str, ...]]:
-    """Everybody without a decision as of the clock's day, as `audience.load_audience` reads them; and what to know."""
-    plan, day, network = record.plan, store.locale.day_of(clock.now()), data.network()
+    """Customers without a decision as of the clock's day, as `audience.load_audience` reads them; and what to know.
+
+    only: the ids, as text, of those who are wanted; None: everybody.
+    """
+    store, data, plan = site.store, site.data, record.plan
+    day, network = store.locale.day_of(site.clock.now()), data.network()
     if data.network_hash() != record.network:
-        raise StateError(
-            f"campaign {record.campaign}",
-            found="another context network than it was decided with",
-            expected=f"network {record.network[:12]}",
-            fix="Late arrivals need the network of the launch; after a retraining they wait for the next campaign.",
-        )
-    with store.reading() as transaction:
-        decided = transaction.decisions.of(record.campaign)["customer_id"].cast(pa.large_string()).combine_chunks()
+        raise _other_network(record)
     rows = eligible_rows(data, plan)
     selection = Selection.of(data, plan, contacted=None)
-    shop = customer_ids(data)
-    shop = shop.filter(pc.invert(pc.is_in(shop, value_set=decided)))
+    shop = only.cast(pa.large_string()) if only is not None else _without_decision(store, data, record)
     reasons = _reasons(shop, rows["customer_id"].combine_chunks(), selection)
+    if only is not None:
+        refuse_strangers(data, plan, shop.filter(reasons.is_null()))
 
-    everybody, snapshot, notes = features_of_day(data, network, day, cache=cache)
+    everybody, snapshot, notes = features_of_day(data, network, day, cache=site.cache)
     wanted = shop.filter(reasons.is_null())
     ids_there = everybody["customer_id"].cast(pa.large_string())
     features = everybody.filter(flags(pc.is_in(ids_there, value_set=wanted))).read()
     # judged by everybody, because customers who joined lately may spend otherwise as a whole
-    network.transform(everybody.head(_JUDGED), snapshot=snapshot, engine=engine)
+    network.transform(everybody.head(_JUDGED), snapshot=snapshot, engine=site.engine)
     known = has_history(features)
     embedded = features["customer_id"].cast(pa.large_string()).combine_chunks()
 
     # those with features first, then everybody else of the shop, then ids that only a list names
     rest = flags(pc.invert(pc.is_in(shop, value_set=embedded)))
-    listed, of_list = _listed(selection)
+    listed, of_list = _listed(selection) if only is None else (shop[:0], reasons[:0])
     ids = pa.concat_arrays([embedded, shop.filter(pa.array(rest)), listed])
     left_out = pa.concat_arrays([pa.nulls(len(embedded), pa.string()), reasons.filter(pa.array(rest)), of_list])
     segment, channel = labels_of(plan, rows, pa.table({"customer_id": ids}))
@@ -847,11 +771,19 @@ def load_arrivals(
         day=day,
         network=record.network,
         customers=_typed(customers, integers=record.integer_ids),
-        contexts=network.transform(features, snapshot=snapshot, check_scale=False, engine=engine),
+        contexts=network.transform(features, snapshot=snapshot, check_scale=False, engine=site.engine),
         features=features,
         only_listed=plan.include is not None,
     )
     return arrivals, (*selection.notes, *notes)
+
+
+def _without_decision(store: Store, data: ShopData, record: CampaignRecord) -> pa.Array:
+    """The ids of the shop's customers who have no decision in the campaign, as text."""
+    with store.reading() as transaction:
+        decided = transaction.decisions.of(record.campaign)["customer_id"].cast(pa.large_string()).combine_chunks()
+    shop = customer_ids(data)
+    return shop.filter(pc.invert(pc.is_in(shop, value_set=decided)))
 
 
 def _reasons(shop: pa.Array, eligible: pa.Array, selection: Selection) -> pa.Array:

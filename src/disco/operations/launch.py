@@ -16,17 +16,15 @@ from disco.operations.approvals import refuse_unapproved
 from disco.operations.arms import (
     ARMS,
     HOLDOUT_INPUT,
+    SHARING,
     arms_of,
     holdout_inputs,
     holdout_secret,
-    offer_of,
     reserve_of,
     segment_reserve,
-    share_offers,
 )
-from disco.operations.audience import ShopData, contact_inputs, contacted, label_hashes, load_audience, sources_of
+from disco.operations.audience import contact_inputs, label_hashes, load_audience, sources_of
 from disco.operations.codes import codes_for, read_pool, sent_codes
-from disco.operations.contexts import FeatureCache
 from disco.operations.export import check_kind, write_rows
 from disco.operations.learn import CampaignEvidence, belief_hash, belief_of
 from disco.operations.outbox import tell
@@ -37,6 +35,7 @@ from disco.operations.plan import (
     inputs_of_belief,
     inputs_of_program,
     keep_within,
+    limits_at_launch,
     read_planned,
     segment_sizes,
     segments_of,
@@ -44,10 +43,11 @@ from disco.operations.plan import (
 )
 from disco.operations.plan_warnings import plan_risks
 from disco.operations.purchases import recalled_codes, set_aside
+from disco.operations.site import Site
 from disco.records.arrays import Flags, Integers, Vector
 from disco.records.content import content_hash
 from disco.records.currency import read_currency
-from disco.records.decisions import Arm, Audience, Offer
+from disco.records.decisions import Arm, Audience
 from disco.records.depths import depth_percent
 from disco.records.errors import DiscoError, InputError, ReportError, StateError
 from disco.records.jobs import Event
@@ -55,7 +55,7 @@ from disco.records.life import CampaignRecord, PlanRecord, State
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.people import ApprovalRule
 from disco.records.plan import Plan
-from disco.records.ports import Clock, Engine
+from disco.records.ports import Clock
 from disco.records.result import NotInJson, Result, TableResult
 from disco.records.wording import counted, moment_text, money
 from disco.store import Store, Transaction
@@ -88,17 +88,7 @@ class Launched(TableResult):
 
 
 def launch_plan(
-    store: Store,
-    data: ShopData,
-    name: str,
-    *,
-    prior: Belief,
-    clock: Clock,
-    cache: FeatureCache,
-    approval: ApprovalRule,
-    engine: Engine | None = None,
-    secret: bytes | None = None,
-    dry_run: bool = False,
+    site: Site, name: str, *, approval: ApprovalRule, secret: bytes | None = None, dry_run: bool = False
 ) -> Launched:
     """Launch the plan with this id (or its beginning, or the only plan of the campaign of this name).
 
@@ -109,6 +99,7 @@ def launch_plan(
     approval: what the settings ask for; ApprovalError where these or the database ask for a second person's approval of
     this plan, and there is none.
     """
+    store, data = site.store, site.data
     with store.reading() as transaction:
         record = transaction.plans.get(plan_id_of(transaction, name))
         is_new = transaction.plans.find_campaign(record.plan.campaign) is None
@@ -116,20 +107,18 @@ def launch_plan(
     warnings = list(plan_risks(record)) if is_new else []
 
     def read() -> Mapping[str, str]:
-        at_limit = contacted(store, data, record.plan)
-        loaded = load_audience(data, record.plan, cache=cache, engine=engine, contacted=at_limit)
+        loaded = load_audience(site, record.plan)
         warnings.extend(loaded.notes)
         return loaded.inputs
 
     if is_new:
         now = inputs_now(record.summary.sources, sources_of(data, record.plan), read=read)
-    launched = _launch(
+    launched = launch(
         store,
         record,
-        None,
-        clock=clock,
+        clock=site.clock,
         inputs=now,
-        prior=prior,
+        prior=site.prior,
         approval=approval,
         pool=read_pool(data, record.plan),
         secret=secret,
@@ -154,7 +143,7 @@ def plan_id_of(transaction: Transaction, name: str) -> str:
 
 def launch(
     store: Store,
-    planned: Planned,
+    what: Planned | PlanRecord,
     *,
     clock: Clock,
     inputs: Mapping[str, str] | None = None,
@@ -166,38 +155,12 @@ def launch(
 ) -> Launched:
     """Launch a plan. The same plan again changes nothing; another plan for a launched campaign is refused.
 
+    what: a plan as it was decided, or as it is kept; one that is kept is launched as it lies in the store.
     inputs: hashes as they are now; one that is no longer what the plan was decided on stops the launch. prior: of the
     shop; with it the model that is active within the transaction is compared too. pool: codes bought elsewhere, where
     the plan names a pool. secret: of the codes; without one, the store's own.
     """
-    return _launch(
-        store,
-        planned.record(),
-        planned,
-        clock=clock,
-        inputs=inputs or {},
-        prior=prior,
-        approval=approval,
-        pool=pool,
-        secret=secret,
-        dry_run=dry_run,
-    )
-
-
-def _launch(
-    store: Store,
-    record: PlanRecord,
-    planned: Planned | None,
-    *,
-    clock: Clock,
-    inputs: Mapping[str, str],
-    prior: Belief | None,
-    approval: ApprovalRule,
-    pool: Sequence[str] | None,
-    secret: bytes | None,
-    dry_run: bool,
-) -> Launched:
-    """`planned`: where it is not kept yet; a plan that is kept is launched as it lies in the store."""
+    planned, record = (what, what.record()) if isinstance(what, Planned) else (None, what)
     plan = record.plan
     with store.writing(plan.campaign, action="launch", dry_run=dry_run) as transaction:
         existing = transaction.plans.find_campaign(plan.campaign)
@@ -215,7 +178,7 @@ def _launch(
                 record = transaction.plans.get(record.plan_id)
                 planned = read_planned(transaction, record)
             refuse_unapproved(transaction, record.plan_id, rule=approval)
-            _refuse_changed(planned, {**inputs, **_inputs_within(transaction, planned, prior)})
+            _refuse_changed(planned, {**(inputs or {}), **_inputs_within(transaction, planned, prior)})
             named = None if planned.version is None else transaction.beliefs.version(planned.version)
             belief = None if named is None else belief_of(named)
             refuse_unproved(
@@ -494,9 +457,9 @@ def _depths(planned: Planned, _: int) -> Iterator[str]:
 
 def _limits(planned: Planned, _: int) -> Iterator[str]:
     """Caps and floors, of all codes and of each group's own part; codes as the summary counts them; the reserve."""
-    plan, offer = planned.plan, _offer(planned)
-    counts = _codes(planned)
-    parts = dict(zip((Arm.DECIDED, Arm.CONTROL), _parts(planned, offer), strict=True))
+    plan, counts = planned.plan, _codes(planned)
+    offer, shared = limits_at_launch(plan, planned.decisions)
+    parts = dict(zip(SHARING, shared, strict=True))
     yield from _outside(plan, counts.sum(axis=0), offer.caps, offer.floors, "")
     for arm, part in parts.items():
         yield from _outside(plan, counts[ARMS.index(arm)], part.caps, part.floors, f" in group {arm}")
@@ -559,7 +522,7 @@ def _figures(planned: Planned, _: int, *, belief: Belief | None) -> Iterator[str
         yield "expected full prices that are not amounts of money"
         return
     markdown = full_price * depth * engagement
-    for name, part in zip((Arm.DECIDED, Arm.CONTROL), _parts(planned, _offer(planned)), strict=True):
+    for name, part in zip(SHARING, limits_at_launch(plan, decisions)[1], strict=True):
         correction = planned.arms[name].correction if name in planned.arms else None
         factors = np.ones(len(plan.offered)) if correction is None else correction.factors(plan.offered)
         here = arm[rows] == ARMS.index(name)
@@ -603,22 +566,6 @@ def _codes(planned: Planned, of: Flags | None = None) -> Integers:
     column = np.searchsorted(offered, planned.decisions["depth"].take(pa.array(rows)).to_numpy())
     place = _arm_numbers(planned.decisions)[rows] * len(offered) + column
     return np.bincount(place, minlength=len(ARMS) * len(offered)).reshape(len(ARMS), len(offered))
-
-
-def _parts(planned: Planned, offer: Offer) -> list[Offer]:
-    """The parts of the limits that belong to the decided group and to control."""
-    arm = _arm_numbers(planned.decisions)
-    members = [arm == ARMS.index(name) for name in (Arm.DECIDED, Arm.CONTROL)]
-    return share_offers(
-        offer,
-        [int(here.sum()) for here in members],
-        segment_sizes=[segment_sizes(planned.decisions, here) for here in members],
-    )
-
-
-def _offer(planned: Planned) -> Offer:
-    sizes = segment_sizes(planned.decisions)
-    return offer_of(planned.plan, eligible=planned.decisions.num_rows, segment_sizes=sizes)
 
 
 # ---- recall ----

@@ -34,7 +34,7 @@ from disco.records.score import EngagementHead, ScoreBins
 from disco.store import BELIEF, Store, Transaction
 
 if TYPE_CHECKING:
-    from disco.operations.audience import ShopData
+    from disco.operations.site import Site
 
 
 # ---- evidence of one campaign ----
@@ -632,39 +632,29 @@ def rebuild(
     return replace(made, warnings=(*made.warnings, warning))
 
 
-def rebuild_for_network(
-    store: Store,
-    data: "ShopData",
-    *,
-    prior: Belief,
-    as_of: date,
-    clock: Clock,
-    engine: Engine | None = None,
-    cluster: Engine | None = None,
-    dry_run: bool = False,
-) -> Learned:
+def rebuild_for_network(site: "Site", *, as_of: date, cluster: Engine | None = None, dry_run: bool = False) -> Learned:
     """`rebuild` under the shop's present network, from the features kept with every decision.
 
-    cluster: embeds the customers in place of `engine`, which has threads of this machine.
+    cluster: embeds the customers in place of the site's engine, which has threads of this machine.
     """
-    network = data.network()
+    network = site.data.network()
 
     def contexts_of(features: pa.Table) -> Matrix:
         if cluster is not None:
             from disco.operations.contexts import embedded_rows
 
             return embedded_rows(cluster, network, features)
-        return network.transform(features, engine=engine)
+        return network.transform(features, engine=site.engine)
 
     return rebuild(
-        store,
-        network=data.network_hash(),
+        site.store,
+        network=site.data.network_hash(),
         contexts_of=contexts_of,
         head=network.head_,
         is_centred=network.embedding_.trained_means is not None,
-        prior=prior,
+        prior=site.prior,
         as_of=as_of,
-        clock=clock,
+        clock=site.clock,
         dry_run=dry_run,
     )
 

@@ -24,7 +24,7 @@ from disco.campaign import Belief, expected_costs, values_of
 from disco.policy import Policy, require_policy
 from disco.records.arrays import Flags, Integers, Matrix
 from disco.records.decisions import Audience, Offer
-from disco.records.depths import depth_label, read_depth
+from disco.records.depths import depth_label
 from disco.records.errors import FileFormatError, InputError, LimitError, Problem, TableError
 from disco.records.files import written_whole
 from disco.records.identity import buckets_of, id_column, read_ids
@@ -228,29 +228,10 @@ def _open(path: Path) -> pa.Table:
     return table
 
 
-def _depth_columns(table: pa.Table, path: Path) -> dict[float, str]:
-    columns: dict[float, str] = {}
-    for name in table.column_names:
-        try:
-            float(name)
-        except ValueError:
-            continue
-        depth = read_depth(name, where=f"{path}, column {name}")
-        if depth in columns:
-            raise InputError(f"{path}, column {name}", found=f"the depth of {columns[depth]} again", expected="it once")
-        kind = table.schema.field(name).type
-        if not (kinds.is_floating(kind) or kinds.is_integer(kind) or kinds.is_null(kind)):
-            raise InputError(f"{path}, column {name}", found=str(kind), expected="float")
-        columns[depth] = name
-    if not columns:
-        raise InputError(str(path), found=", ".join(table.column_names), expected="columns named by depth, as 0.1")
-    return columns
-
-
 def _read_matrix(path: Path) -> tuple[pa.Table, tuple[float, ...], Matrix, Flags | None]:
     """The table, its depths, values (customers, depths) depth-major with 0 for nulls, and eligibility (None: all)."""
     table = _open(path)
-    columns = _depth_columns(table, path)
+    columns = depth_columns(table.schema, where=str(path))
     if table.num_rows == 0:
         raise InputError(str(path), found="an empty table", expected="at least one customer")
     depths = tuple(columns)

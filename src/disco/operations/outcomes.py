@@ -38,7 +38,7 @@ from disco.records.result import Result
 from disco.records.tables import CELLS, ROWS, SCHEMAS
 from disco.records.validation import check_columns, check_rows, readable
 from disco.records.validation.cells import by_wall_clock, cell_texts, flags, is_text, microseconds, plain_text
-from disco.records.validation.checker import first_row, good_cells
+from disco.records.validation.checker import CheckedRows, first_row
 from disco.records.validation.rules import start_of_day
 from disco.records.wording import counted, moment_text, money, percent
 from disco.store import Store, Transaction
@@ -192,7 +192,7 @@ def ingest(
                 first_row=first_row(source),
             ),
             *_contradictions(received, outcomes.column_names, first_row=first_row(source)),
-            *_odd_amounts(store, data, record, received),
+            *_odd_amounts(data, record, decisions, received, locale=store.locale),
         ),
         dry_run=dry_run,
     )
@@ -256,16 +256,18 @@ def _read(
 
     Rows in quarantine have their disposition, the others have none yet.
     """
-    codes, shared = codes_in(outcomes), record.plan.shared_codes
+    checked = check_rows("outcomes", outcomes, transaction.locale)
+    codes, shared = codes_in(checked), record.plan.shared_codes
     decisions = transaction.decisions.of(record.campaign, codes=codes)
     if record.plan.codes.pool is not None and len(_new(codes, decisions["code"].combine_chunks())):
         decisions = transaction.decisions.of(record.campaign)  # codes bought elsewhere need not be in capitals
     elif shared:
-        sharers = sharers_in(outcomes, shared.values())
+        sharers = sharers_in(checked, shared.values())
         decisions = pa.concat_tables([decisions, transaction.decisions.of(record.campaign, customers=sharers)])
     decisions = decisions.select(list(_DECIDED))  # of a million rows the other columns take as much memory again
     rows = read_outcomes(
         outcomes,
+        checked,
         campaign=record.campaign,
         decisions=decisions,
         start=record.plan.valid.opens,
@@ -276,15 +278,12 @@ def _read(
         locale=transaction.locale,
         rows=numbers,
     )
-    rows = _without_forgotten(transaction, record, rows, outcomes["customer_id"])
+    rows = _without_forgotten(transaction, record, rows, checked.table["customer_id"].combine_chunks())
     return rows.add_column(0, "batch_id", pa.repeat(batch_id, rows.num_rows)), decisions
 
 
-def _without_forgotten(
-    transaction: Transaction, record: CampaignRecord, rows: pa.Table, customers: pa.ChunkedArray
-) -> pa.Table:
-    """The rows, of which nothing is kept where the customer was forgotten after the launch."""
-    named = good_cells("outcomes", "customer_id", customers.combine_chunks())
+def _without_forgotten(transaction: Transaction, record: CampaignRecord, rows: pa.Table, named: pa.Array) -> pa.Table:
+    """The rows, of which nothing is kept where the customer (`named`, text) was forgotten after the launch."""
     forgotten = transaction.forgotten.among(_one_by_one(named), since=record.launched_at)
     if not forgotten:
         return rows
@@ -472,10 +471,7 @@ def _warnings(
 ) -> tuple[str, ...]:
     warnings = []
     latest = pa.scalar(received_at + _CLOCK_SLACK, received.schema.field("ordered_at").type)
-    counts = pc.and_(
-        pc.equal(received["disposition"], str(Disposition.APPLIED)), pc.equal(received["kind"], "purchase")
-    )
-    early = pc.and_(counts, pc.greater(received["ordered_at"], latest))
+    early = pc.and_(_purchases_that_count(received), pc.greater(received["ordered_at"], latest))
     if count := int(pc.sum(early).as_py() or 0):
         first = received["row"][pc.index(pc.fill_null(early, False), True).as_py()].as_py()
         warnings.append(
@@ -489,16 +485,19 @@ def _warnings(
     return tuple(warnings)
 
 
-def _odd_amounts(store: Store, data: "ShopData | None", record: CampaignRecord, received: pa.Table) -> tuple[str, ...]:
+def _odd_amounts(
+    data: "ShopData | None", record: CampaignRecord, decisions: pa.Table, received: pa.Table, *, locale: Locale
+) -> tuple[str, ...]:
     if data is None:
         return ()
-    counts = pc.and_(
-        pc.equal(received["disposition"], str(Disposition.APPLIED)), pc.equal(received["kind"], "purchase")
-    )
-    with store.reading() as transaction:
-        return amount_warnings(
-            transaction, data, record.campaign, received.filter(counts), start=record.plan.valid.start
-        )
+    purchases = received.filter(_purchases_that_count(received))
+    return amount_warnings(data, decisions, purchases, start=record.plan.valid.start, currency=locale.currency)
+
+
+def _purchases_that_count(received: pa.Table) -> pa.ChunkedArray:
+    """(n,) which of these rows do."""
+    applied = pc.equal(received["disposition"], str(Disposition.APPLIED))
+    return pc.and_(applied, pc.equal(received["kind"], "purchase"))
 
 
 def _contradictions(received: pa.Table, given: Sequence[str], *, first_row: int) -> tuple[str, ...]:
@@ -559,6 +558,7 @@ LONGEST_RAW_BYTES = 4096
 
 def read_outcomes(
     outcomes: pa.Table,
+    checked: CheckedRows,
     *,
     campaign: str,
     decisions: pa.Table,
@@ -572,7 +572,7 @@ def read_outcomes(
 ) -> pa.Table:
     """The received rows as the ledger keeps them (without batch_id); `disposition` is null outside quarantine.
 
-    outcomes: as `known_columns` gives them.
+    outcomes: as `known_columns` gives them. checked: the same rows, by the rules of the table (`check_rows`).
     decisions: of the campaign, at least those of the codes in the outcomes (`codes_in`), and of customers who name a
     shared one (`sharers_in`).
     start, end: when the codes' validity begins and ends, by the clock of the shop. locale: of the shop.
@@ -580,7 +580,6 @@ def read_outcomes(
     shared: by depth, the code of all who get it. A row that names one is kept with the customer's own code instead.
     rows: their numbers in the file, from 0, rising; None: 0, 1, 2, ….
     """
-    checked = check_rows("outcomes", outcomes, locale)
     table = _completed(checked.table, outcomes.column_names, campaign=campaign)
     sent = decisions["code"].combine_chunks()
     place = places_in(table["code"].combine_chunks(), among=sent)
@@ -697,19 +696,16 @@ def known_columns(outcomes: pa.Table, *, file: str = "outcomes") -> pa.Table:
     return pa.table(columns)
 
 
-def codes_in(outcomes: pa.Table) -> pa.Array:
-    """The codes of the rows, of those cells that can be a code, as written and in capitals, as codes are made.
-
-    outcomes: as `known_columns` gives them.
-    """
-    codes = pc.drop_null(good_cells("outcomes", "code", outcomes["code"].combine_chunks()))
+def codes_in(checked: CheckedRows) -> pa.Array:
+    """The codes of the rows, of those cells that can be a code, as written and in capitals, as codes are made."""
+    codes = pc.drop_null(checked.table["code"].combine_chunks())
     plain = _plain_codes(codes)
     return codes if plain.equals(codes) else pc.unique(pa.concat_arrays([codes, plain]))
 
 
-def sharers_in(outcomes: pa.Table, shared: Collection[str]) -> pa.Array:
-    """The customers of rows with one of these shared codes; outcomes: as `known_columns` gives them."""
-    named, codes = (good_cells("outcomes", name, outcomes[name].combine_chunks()) for name in ("customer_id", "code"))
+def sharers_in(checked: CheckedRows, shared: Collection[str]) -> pa.Array:
+    """The customers of rows with one of these shared codes."""
+    named, codes = (checked.table[name].combine_chunks() for name in ("customer_id", "code"))
     return pc.drop_null(pc.unique(named.filter(which_shared(codes, shared).is_valid())))
 
 
@@ -783,22 +779,21 @@ _FIX = "full_price is the value of the basket before the discount: export that c
 
 
 def amount_warnings(
-    transaction: Transaction, data: "ShopData", campaign: str, applied: pa.Table, *, start: date
+    data: "ShopData", decisions: pa.Table, applied: pa.Table, *, start: date, currency: Currency
 ) -> tuple[str, ...]:
     """What to say about the amounts of these purchases.
 
-    applied: event_id, customer_id, code, full_price_minor of purchases that count. start: first day of the codes.
+    decisions: at least those of their codes. applied: event_id, customer_id, code, full_price_minor of purchases that
+    count. start: first day of the codes.
     """
     if applied.num_rows < FEWEST_MATCHED:
         return ()
-    decisions = transaction.decisions.of(campaign, codes=pc.unique(applied["code"].combine_chunks()))
     place = pc.index_in(applied["code"].combine_chunks(), value_set=decisions["code"].combine_chunks())
     depth = np.asarray(decisions["depth"].combine_chunks().take(place).to_numpy(zero_copy_only=False), np.float64)
     try:
         orders = _orders(data, applied)
     except InputError:  # what is wrong with the shop's tables is for `disco validate` to say
         return ()
-    currency = transaction.locale.currency
     full_price = from_minor_units(applied["full_price_minor"].to_numpy(), currency)
     found = against_orders(applied, full_price, depth, orders, currency=currency)
     if found is None:

@@ -7,10 +7,13 @@ from datetime import date, datetime, time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from disco.operations.arms import planned_shares
 from disco.operations.purchases import NO_SALES, AgainstForecast, CodeSales, against_forecast, code_sales
+from disco.records.arrays import Flags, Integers, Vector
 from disco.records.currency import Currency
 from disco.records.decisions import Arm
 from disco.records.errors import InputError
@@ -343,13 +346,7 @@ def campaign_overview(
 
 def _groups(record: CampaignRecord, summary: PlanSummary) -> "SampleRatio | None":
     """Sizes of the launch; None without a second group that was planned."""
-    plan = record.plan
-    shares = {
-        str(Arm.DECIDED): 1 - plan.control.share - plan.holdout.share,
-        str(Arm.CONTROL): plan.control.share,
-        str(Arm.HOLDOUT): plan.holdout.share,
-    }
-    planned = {arm: share for arm, share in shares.items() if share > 0}
+    planned = {str(arm): share for arm, share in planned_shares(record.plan).items() if share > 0}
     found = {str(arm): group.customers for arm, group in summary.arms.items() if group.customers}
     if len(planned) < 2 or not found.keys() <= planned.keys():
         return None
@@ -474,6 +471,20 @@ def divisions_of(plan: Plan) -> tuple[Division, ...]:
     if plan.channel_column is not None:
         found.append("channel")
     return (*found, "history")
+
+
+SPEND = "spend_365d"
+"""The feature by which customers are ranked: what they spent in the year before."""
+
+
+def ranks_of_spend(spend: Vector, known: Flags, *, parts: int) -> Integers:
+    """(n,) the part that each customer who bought something belongs to, when those are cut into so many equal parts by
+    what they spent, from 0 for the least; ties by row; -1 for all others."""
+    rows = np.flatnonzero(known)
+    order = rows[np.argsort(np.nan_to_num(spend)[rows], kind="stable")]
+    place = np.full(known.size, -1, np.int64)
+    place[order] = np.arange(order.size) * parts // max(order.size, 1)
+    return place
 
 
 def parts_of(decisions: pa.Table, by: Division) -> pa.ChunkedArray:

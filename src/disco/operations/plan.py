@@ -12,12 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.campaign import Belief
-from disco.operations.arms import ARMS, Groups, holdout_inputs, offer_of, refuse_floors_above_caps
+from disco.operations.arms import (
+    ARMS,
+    SHARING,
+    Groups,
+    holdout_inputs,
+    offer_of,
+    refuse_floors_above_caps,
+    share_offers,
+)
 from disco.operations.audience import (
     ShopData,
     check_audience,
     contact_inputs,
-    contacted,
     label_columns,
     label_inputs,
     load_audience,
@@ -247,6 +254,25 @@ def segment_sizes(decisions: pa.Table, rows: Flags | None = None) -> dict[str, i
     return {} if segment is None else dict(Counter((segment if rows is None else segment[rows]).tolist()))
 
 
+def limits_at_launch(plan: Plan, decisions: pa.Table) -> tuple[Offer, list[Offer]]:
+    """A plan's limits for these decisions, which are all of its launch; and the parts that belong to `SHARING`."""
+    offer = offer_of(plan, eligible=decisions.num_rows, segment_sizes=segment_sizes(decisions))
+    members = [np.asarray(pc.equal(decisions["arm"], str(arm)).to_numpy(), np.bool_) for arm in SHARING]
+    parts = share_offers(
+        offer,
+        [int(here.sum()) for here in members],
+        segment_sizes=[segment_sizes(decisions, here) for here in members],
+    )
+    return offer, parts
+
+
+def chosen_columns(decisions: pa.Table, plan: Plan) -> Integers:
+    """(n,) position of each decision's depth among those offered, -1 = no code."""
+    depth = np.nan_to_num(decisions["depth"].to_numpy(), nan=-1.0)
+    order = np.searchsorted(plan.offered, depth)
+    return np.where(depth < 0, -1, order).astype(np.int64)
+
+
 def coded_rows(decisions: pa.Table) -> Integers:
     """The rows that have a depth, and so a code."""
     return np.flatnonzero(decisions["depth"].is_valid().to_numpy())
@@ -330,16 +356,7 @@ def make_plan(site: Site, plan: Plan, *, dry_run: bool = False, report: Report |
     stages(0, None, "reading customers")
     refuse_export(data, plan)
     pool = read_pool(data, plan)
-    at_limit = contacted(store, data, plan)
-    loaded = load_audience(
-        data,
-        plan,
-        cache=site.cache,
-        engine=site.engine,
-        contacted=at_limit,
-        keeps=not dry_run,
-        report=stages,
-    )
+    loaded = load_audience(site, plan, keeps=not dry_run, report=stages)
     belief, version = belief_for(store, prior=site.prior, network=loaded.network, head=loaded.head)
     planned = plan_campaign(
         store,
@@ -503,26 +520,6 @@ class TablesVerdict(Result):
     """What was found in the files without being told: delimiters, encodings, names of columns."""
     warnings: tuple[str, ...]
     """What may be a mistake although every rule is kept."""
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        as_of: date,
-        rows: Mapping[str, int],
-        problems: tuple[Problem, ...],
-        notes: tuple[str, ...] = (),
-        warnings: tuple[str, ...] = (),
-    ) -> "TablesVerdict":
-        return cls(
-            clean=not problems,
-            as_of=as_of,
-            rows=rows,
-            count=len(problems),
-            problems=problems,
-            notes=notes,
-            warnings=warnings,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

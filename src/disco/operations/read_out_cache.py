@@ -5,10 +5,8 @@ close, late arrivals, the content of the tables, the day. So a kept one is never
 tables is not known before they are read (a database), what needs them is made anew each time.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from datetime import date
-from threading import Lock
 from typing import Any, Protocol, TypeVar
 
 from disco.operations.audience import ShopData
@@ -19,6 +17,7 @@ from disco.operations.overview import CampaignOverview, campaign_overview
 from disco.operations.purchases import CodeSales, code_sales
 from disco.operations.results import CampaignResults, ResultsOverTime, campaign_results, results_over_time
 from disco.records.life import CampaignRecord
+from disco.records.recent import Recent
 from disco.store import Store, Transaction
 
 Value = TypeVar("Value")
@@ -37,9 +36,7 @@ class KeptReadings:
     """The read-outs that were asked for last. Threads may share it; one that is being made is made once."""
 
     def __init__(self, most: int = _MOST) -> None:
-        self._most, self._lock = most, Lock()
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
-        self._making: dict[Hashable, Lock] = {}
+        self._kept = Recent[Hashable, Any](most)
 
     def overview(self, store: Store, campaign: str, *, today: date) -> CampaignOverview:
         """As `campaign_overview`; purchases are summed up again only where the ledger has changed."""
@@ -56,11 +53,13 @@ class KeptReadings:
             last = divided_campaign(transaction, version)
             state = ledger_state(transaction, last)
         key = ("demand", version.number, version.made_at, state, part, today >= last.matures_on)
-        return self._of(key, lambda: demand_of_part(store, part, today=today))
+        found: PartDemand = self._kept.made(key, lambda: demand_of_part(store, part, today=today))
+        return found
 
     def _sales(self, transaction: Transaction, campaign: str) -> CodeSales:
         state = ledger_state(transaction, transaction.plans.campaign(campaign))
-        return self._of(("sales", state), lambda: code_sales(transaction, campaign))
+        found: CodeSales = self._kept.made(("sales", state), lambda: code_sales(transaction, campaign))
+        return found
 
     def results(self, store: Store, data: ShopData, campaign: str, *, as_of: date) -> CampaignResults:
         """As `campaign_results`."""
@@ -78,27 +77,9 @@ class KeptReadings:
         tables = data.tables_hash()
         if tables is None:
             return read(store, data, campaign, as_of=as_of)
-        return self._of((kind, state, tables, as_of), lambda: read(store, data, campaign, as_of=as_of))
-
-    def _of(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        with self._lock:
-            making = self._making.setdefault(key, Lock())
-        with making:
-            try:
-                with self._lock:
-                    if key in self._kept:
-                        self._kept.move_to_end(key)
-                        found: Value = self._kept[key]
-                        return found
-                made = make()
-                with self._lock:
-                    self._kept[key] = made
-                    while len(self._kept) > self._most:
-                        self._kept.popitem(last=False)
-                return made
-            finally:
-                with self._lock:
-                    self._making.pop(key, None)
+        key = (kind, state, tables, as_of)
+        found: Value = self._kept.made(key, lambda: read(store, data, campaign, as_of=as_of))
+        return found
 
 
 def ledger_state(transaction: Transaction, record: CampaignRecord) -> Hashable:

@@ -20,9 +20,9 @@ from disco.evaluation.off_policy import OffPolicy
 from disco.evaluation.passes import Player, Skew, UnconstrainedLearner
 from disco.evaluation.replay import PolicyDifference, PolicyReplay, Replay
 from disco.evaluation.replay import replay as run
-from disco.operations.arms import offer_of, share_offers
+from disco.operations.arms import SHARING
 from disco.operations.learn import deciding_belief
-from disco.operations.plan import segment_sizes, segments_of
+from disco.operations.plan import chosen_columns, limits_at_launch, segments_of
 from disco.policy import POLICIES, Policy, Thompson, policy_named, policy_of
 from disco.policy.propensity import Propensities, propensities
 from disco.records.arguments import refuse_rows
@@ -31,7 +31,6 @@ from disco.records.decisions import Arm, Audience, Offer
 from disco.records.depths import read_depth
 from disco.records.errors import FileFormatError, InputError
 from disco.records.estimate import Estimate
-from disco.records.plan import Plan
 from disco.records.ports import Engine
 from disco.records.result import DepthKey, Result
 from disco.records.tables import MOST_COLUMNS
@@ -486,14 +485,8 @@ def add_propensities(
     plan, arm = record.plan, np.asarray(decisions["arm"].to_pylist(), object)
     choice = chosen_columns(decisions, plan)
     probability, used = np.ones(rows.size), np.zeros(rows.size, np.int64)
-    sizes = [int((arm == name).sum()) for name in (Arm.DECIDED, Arm.CONTROL)]
     segment = segments_of(decisions) if plan.segments is not None else None
-    parts = share_offers(
-        offer_of(plan, eligible=rows.size, segment_sizes=segment_sizes(decisions)),
-        sizes,
-        segment_sizes=[segment_sizes(decisions, arm == name) for name in (Arm.DECIDED, Arm.CONTROL)],
-    )
-    for name, part in zip((Arm.DECIDED, Arm.CONTROL), parts, strict=True):
+    for name, part in zip(SHARING, limits_at_launch(plan, decisions)[1], strict=True):
         here = np.flatnonzero(arm == name)
         if not here.size:
             continue
@@ -569,13 +562,6 @@ def decision_propensities(
         # prices alone do not tell the segments apart
         method="auto" if offer.segments is None else "resolve",
     )
-
-
-def chosen_columns(decisions: pa.Table, plan: Plan) -> Integers:
-    """(n,) position of each decision's depth among those offered, -1 = no code."""
-    depth = np.nan_to_num(decisions["depth"].to_numpy(), nan=-1.0)
-    order = np.searchsorted(plan.offered, depth)
-    return np.where(depth < 0, -1, order).astype(np.int64)
 
 
 def _shares(choice: Integers, *, depths: int) -> Vector:

@@ -24,6 +24,7 @@ from disco.evaluation.read_out import (
     ab_test,
     compare_arms,
 )
+from disco.operations.arms import planned_shares
 from disco.operations.codes import sent_codes
 from disco.operations.purchases import (
     AgainstForecast,
@@ -44,6 +45,7 @@ from disco.records.plan import Plan
 from disco.records.plan_summary import MoneyForecast
 from disco.records.ports import locale_of
 from disco.records.result import DepthKey, NotInJson, TableResult
+from disco.records.table_rows import columns_of
 from disco.records.validation.cells import by_wall_clock
 from disco.records.wording import chance, count, counted, money, number, percent, validity
 from disco.records.wording import date as day_text
@@ -337,8 +339,7 @@ def load_orders(data: "ShopData") -> pa.Table | None:
         paid = "paid" if "paid" in orders.schema.names else "full_price"
         names = [*_ORDERS, *(("code",) if "code" in orders.schema.names else ())]
         stored = [paid if name == "paid" else name for name in names]
-        found = orders.select(stored) if isinstance(orders, pa.Table) else orders.to_table(columns=stored)
-        found = found.rename_columns(names)
+        found = columns_of(orders, stored).rename_columns(names)
         local = by_wall_clock(found["ordered_at"], locale_of(tables))
         return found.set_column(names.index("ordered_at"), "ordered_at", local)
 
@@ -560,11 +561,7 @@ def _test(
     held_before: see `_held_out_before`.
     """
     plan = record.plan
-    shares = {
-        Arm.DECIDED: 1 - plan.control.share - plan.holdout.share,
-        Arm.CONTROL: plan.control.share,
-        Arm.HOLDOUT: plan.holdout.share,
-    }
+    shares = planned_shares(plan)
     if holdout is None or not holdout.readable:  # without its other purchases it would always seem to spend nothing
         shares.pop(Arm.HOLDOUT)
     rows = on_time & np.isin(arm, [str(name) for name, share in shares.items() if share > 0])

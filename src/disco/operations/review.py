@@ -18,7 +18,8 @@ from disco.operations.audience import ShopData, sources_of
 from disco.operations.forecast import draw_totals
 from disco.operations.launch import plan_id_of
 from disco.operations.learn import belief_at
-from disco.operations.plan import Planned, read_planned
+from disco.operations.overview import SPEND, ranks_of_spend
+from disco.operations.plan import Planned, chosen_columns, read_planned
 from disco.operations.plan_warnings import (
     CONTROL_SHARE,
     HOLDOUT_SHARE,
@@ -41,13 +42,13 @@ from disco.records.people import ApprovalRule
 from disco.records.plan import Plan, read_plan
 from disco.records.plan_summary import MoneyForecast
 from disco.records.result import DepthKey, NotInJson, Result, TableResult
+from disco.records.table_rows import columns_of
 from disco.records.wording import counted, money, validity
 from disco.records.wording import date as day_text
 from disco.store import Store
 
 MOST_VALUES = 50
 """Of a column to break down by; a column with more is an id or an amount."""
-_SPEND = "spend_365d"
 _DECILES = 10
 _EMPTY = "(empty)"
 _OTHERS = "(others)"
@@ -151,8 +152,11 @@ def _parts(
         ("history", "bought in the past year", known),
         ("history", "new or without a purchase in the past year", ~known),
     ]
-    if planned.features is not None and _SPEND in planned.features.column_names:
-        parts += _deciles(np.nan_to_num(planned.features[_SPEND].to_numpy()), known)
+    if planned.features is not None and SPEND in planned.features.column_names:
+        tenth = ranks_of_spend(planned.features[SPEND].to_numpy(), known, parts=_DECILES)
+        for number in range(_DECILES):
+            words = {0: " (least)", _DECILES - 1: " (most)"}.get(number, "")
+            parts.append(("spend decile", f"{number + 1}{words}", tenth == number))
     else:
         notes.append("The plan keeps no features, so there are no spend deciles.")
     for column, label in _labels_of(planned.plan).items():
@@ -169,25 +173,12 @@ def _labels_of(plan: Plan) -> dict[str, str]:
     return found | ({} if plan.segments is None else {plan.segments.column: "segment"})
 
 
-def _deciles(spend: Integers, known: Flags) -> Iterator[tuple[str, str, Flags]]:
-    """Tenths of the customers who bought something in the year, by what they spent; ties by row."""
-    rows = np.flatnonzero(known)
-    place = np.empty(rows.size, np.int64)
-    place[np.argsort(spend[rows], kind="stable")] = np.arange(rows.size)
-    tenth = np.full(known.size, -1)
-    tenth[rows] = place * _DECILES // max(rows.size, 1)
-    for number in range(_DECILES):
-        words = {0: " (least)", _DECILES - 1: " (most)"}.get(number, "")
-        yield "spend decile", f"{number + 1}{words}", tenth == number
-
-
 def _by_column(planned: Planned, data: ShopData, column: str) -> Iterator[tuple[str, str, Flags]]:
     with data.customers(planned.plan.customers.table) as (name, source):
         if column not in source.schema.names or column == "customer_id":
             others = ", ".join(one for one in source.schema.names if one != "customer_id")
             raise InputError("--by", found=f"no column {column} in {name}", expected=f"one of {others}")
-        chosen = ["customer_id", column]
-        table = source.select(chosen) if isinstance(source, pa.Table) else source.to_table(columns=chosen)
+        table = columns_of(source, ["customer_id", column])
     ids = planned.decisions["customer_id"].cast(pa.string()).combine_chunks()
     place = pc.index_in(ids, value_set=table["customer_id"].cast(pa.string()).combine_chunks())
     texts = pc.fill_null(table[column].cast(pa.string()).combine_chunks().take(place), _EMPTY)
@@ -212,7 +203,7 @@ def _by_value(column: str, texts: pa.Array) -> Iterator[tuple[str, str, Flags]]:
 
 def _group(planned: Planned, belief: Belief, by: str, value: str, rows: Flags) -> PlanGroup:
     depths = np.asarray(planned.plan.offered)
-    choice = _choice(planned)
+    choice = chosen_columns(planned.decisions, planned.plan)
     counts = np.bincount(choice[rows & (choice >= 0)], minlength=depths.size)
     money = _money(planned, belief, choice, rows) if counts.any() and belief.basket.campaigns else None
     return PlanGroup(
@@ -223,12 +214,6 @@ def _group(planned: Planned, belief: Belief, by: str, value: str, rows: Flags) -
         revenue=None if money is None else money.revenue,
         markdown=None if money is None else money.markdown,
     )
-
-
-def _choice(planned: Planned) -> Integers:
-    """(n,) column of the depth, -1 without a code."""
-    found = pc.index_in(planned.decisions["depth"].combine_chunks(), value_set=pa.array(planned.plan.offered))
-    return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _money(planned: Planned, belief: Belief, choice: Integers, rows: Flags) -> MoneyForecast | None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Site:
-    """The first argument of use cases. It is made by `Shop.site`, and lives as long as its store is open."""
+    """The first argument of use cases that load customers. It is made by `Shop.site`, and lives as long as its store is
+    open; making it takes longer than a short question may (docs/decisions/145-who-takes-a-site.md)."""
 
     store: "Store"
     """The database and the artefacts of campaigns."""

@@ -4,11 +4,12 @@ import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +20,7 @@ from disco.campaign import Belief, learn
 from disco.features import ContextNetwork, check_context
 from disco.features.builder import day_after_last_order
 from disco.features.files import read_sample
-from disco.operations.arms import offer_of, share_offers
+from disco.operations.arms import SHARING
 from disco.operations.audience import ShopData
 from disco.operations.contexts import FeatureCache
 from disco.operations.learn import (
@@ -32,7 +33,7 @@ from disco.operations.learn import (
     version_of,
 )
 from disco.operations.outcomes import batch_name, misjudged
-from disco.operations.plan import plan_id, segment_sizes
+from disco.operations.plan import limits_at_launch, plan_id, segment_sizes
 from disco.operations.results import CampaignResults, load_orders, read_out
 from disco.operations.site import ShopFiles
 from disco.records.decisions import Arm, IngestCounts
@@ -40,13 +41,14 @@ from disco.records.depths import depth_percent
 from disco.records.diagnosis import REPAIR, RESTORE, CheckUp, Diagnosis, Outcome, Repair, attempted
 from disco.records.errors import DiscoError, SealError, StateError
 from disco.records.estimate import LEVEL
-from disco.records.life import BrokenSeal, CampaignRecord, Disposition, Sealed
+from disco.records.life import CampaignRecord, Disposition, Sealed
 from disco.records.plan_summary import Solution
 from disco.records.program import DISTRIBUTION, VERSION
 from disco.records.result import Result, TableResult
 from disco.records.wording import counted
 from disco.store import Store, Transaction
 
+Answer = TypeVar("Answer")
 _LIBRARIES = ("numpy", "numba", "pyarrow", "duckdb", "sqlalchemy", "torch")
 
 
@@ -99,7 +101,7 @@ def health_check(
 
     database: None where no plan was ever made, so that there is none yet.
     """
-    repairs, problems = _repaired(files, database) if repair else ((), ())
+    log = _repaired(files, database) if repair else RepairLog()
     return _health_check(
         [
             *_programs(),
@@ -107,38 +109,43 @@ def health_check(
             *attempted("files", str(files.folder), files.checks),
             *attempted("tables", "retailer's tables", lambda: [_tables(data)]),
             *attempted("network", "context network", lambda: [_network(data)]),
-            *problems,
+            *log.problems,
             *_database(database),
         ],
-        repairs,
+        tuple(log.done),
     )
 
 
-def _repaired(files: ShopFiles, database: DatabaseHealth | None) -> tuple[tuple[Repair, ...], tuple[Diagnosis, ...]]:
-    done: list[Repair] = []
-    problems: list[Diagnosis] = []
+@dataclass(frozen=True, slots=True)
+class RepairLog:
+    """What a repair has changed, and which of its parts could not be done; the others follow all the same."""
 
-    def sweep() -> Iterator[Diagnosis]:
-        done.extend(files.sweep())
-        yield from ()
+    done: list[Repair] = field(default_factory=list)
+    problems: list[Diagnosis] = field(default_factory=list)
 
-    def schema() -> Iterator[Diagnosis]:
-        assert database is not None
-        done.extend(database.restore_schema())
-        yield from ()
+    def add(self, where: str, work: Callable[[], Iterable[Repair]]) -> None:
+        """Do a part of it."""
 
-    def campaigns() -> Iterator[Diagnosis]:
-        assert database is not None
-        with database.store() as opened:
-            repairs, found = repair_campaigns(opened)
-        done.extend(repairs)
-        yield from found
+        def look() -> tuple[Diagnosis, ...]:
+            self.done.extend(work())
+            return ()
 
-    problems += attempted("repair", "temporary files", sweep)
+        self.problems.extend(attempted("repair", where, look))
+
+
+def _repaired(files: ShopFiles, database: DatabaseHealth | None) -> RepairLog:
+    log = RepairLog()
+    log.add("temporary files", files.sweep)
     if database is not None:
-        problems += attempted("repair", "tables and indexes", schema)
-        problems += attempted("repair", "campaigns", campaigns)
-    return tuple(done), tuple(problems)
+        log.add("tables and indexes", database.restore_schema)
+        log.problems.extend(attempted("repair", "campaigns", partial(_campaigns_repaired, database, log)))
+    return log
+
+
+def _campaigns_repaired(database: DatabaseHealth, log: RepairLog) -> tuple[Diagnosis, ...]:
+    with database.store() as opened:
+        repair_campaigns(opened, log)
+    return ()
 
 
 def unreadable_settings(settings_file: Path, error: DiscoError) -> HealthCheck:
@@ -215,25 +222,14 @@ def audit(store: Store, *, campaign: str | None = None) -> tuple[Diagnosis, ...]
     if campaign is not None:
         return _campaign(store, campaign)
     findings: list[Diagnosis] = []
-    names = _names(store)
-    findings += names if isinstance(names, tuple) else ()
-    for name in names if isinstance(names, list) else ():
+    names, unlisted = _asked(store, "campaigns", "table campaigns", lambda transaction: transaction.plans.names())
+    findings += unlisted
+    for name in names:
         findings += _campaign(store, name)
     findings += _attempt(store, "seals", "database", _seals)
     findings += _attempt(store, "plans", "all plans", _plans)
     findings += _versions(store, broken_seals=_has_broken_seals(findings))
     return tuple(findings)
-
-
-def _names(store: Store) -> "list[str] | tuple[Diagnosis, ...]":
-    """The campaigns, or why they cannot be listed."""
-    found: list[str] = []
-
-    def look(transaction: Transaction) -> Iterator[Diagnosis]:
-        found.extend(transaction.plans.names())
-        yield from ()
-
-    return _attempt(store, "campaigns", "table campaigns", look) or found
 
 
 def _attempt(
@@ -261,6 +257,19 @@ def _attempt(
     return attempted(check, where, within, fix=RESTORE)
 
 
+def _asked(
+    store: Store, check: str, where: str, ask: Callable[[Transaction], Iterable[Answer]], *, broken_seals: bool = False
+) -> tuple[list[Answer], tuple[Diagnosis, ...]]:
+    """What the database answers; nothing, with a finding, where it cannot. broken_seals: as for `_attempt`."""
+    answers: list[Answer] = []
+
+    def look(transaction: Transaction) -> Iterator[Diagnosis]:
+        answers.extend(ask(transaction))
+        yield from ()
+
+    return answers, _attempt(store, check, where, look, broken_seals=broken_seals)
+
+
 def _not_checked(check: str, where: str, because: str) -> Diagnosis:
     found, expected = f"not checked, because {because}", "rows and artefacts as they were written"
     return Diagnosis(check=check, where=where, outcome=Outcome.SKIPPED, found=found, expected=expected)
@@ -275,40 +284,21 @@ def _has_broken_seals(findings: Iterable[Diagnosis]) -> bool:
 
 def _campaign(store: Store, name: str) -> tuple[Diagnosis, ...]:
     subject = f"campaign {name}"
-
-    records: list[CampaignRecord] = []
-
-    def read(transaction: Transaction) -> Iterator[Diagnosis]:
-        records.append(transaction.plans.campaign(name))
-        yield from _plan_of(transaction, records[0])
-
     findings = [*_attempt(store, "seals", subject, lambda transaction: _seals_of(transaction, name))]
     broken_seals = _has_broken_seals(findings)
-    findings += [
-        *_attempt(store, "artefacts", subject, lambda transaction: _artefacts(transaction, name)),
-        *_attempt(store, "plan", subject, read, broken_seals=broken_seals),
-    ]
-    if not records:
-        return tuple(findings)  # nothing else about it can be computed
+    findings += _attempt(store, "artefacts", subject, lambda transaction: _artefacts(transaction, name))
     damaged = any(one.failed and one.check == "artefacts" for one in findings)
-    for check, look in (
-        ("decisions", _decisions),
-        ("reserve", _audit_reserve),
-        ("batches", _batches),
-        ("ledger", _ledger),
-        ("evidence", _audit_evidence),
-    ):
-        if damaged and check in ("decisions", "reserve", "evidence"):  # damaged files are not read
-            findings.append(_not_checked(check, subject, "artefacts are damaged"))
-        else:
-            findings += _attempt(store, check, subject, _about(records[0], look), broken_seals=broken_seals)
+    records, unread = _asked(
+        store, "plan", subject, lambda transaction: [transaction.plans.campaign(name)], broken_seals=broken_seals
+    )
+    findings += unread
+    for record in records:  # without one nothing else about it can be computed
+        for check, look in _OF_CAMPAIGNS.items():
+            if damaged and check in _OF_ARTEFACTS:
+                findings.append(_not_checked(check, subject, "artefacts are damaged"))
+            else:
+                findings += _attempt(store, check, subject, partial(look, record=record), broken_seals=broken_seals)
     return tuple(findings)
-
-
-def _about(
-    record: CampaignRecord, look: Callable[[Transaction, CampaignRecord], Iterator[Diagnosis]]
-) -> Callable[[Transaction], Iterator[Diagnosis]]:
-    return lambda transaction: look(transaction, record)
 
 
 def _seals_of(transaction: Transaction, name: str) -> Iterator[Diagnosis]:
@@ -400,21 +390,15 @@ def _over_caps(record: CampaignRecord, decisions: pa.Table, at_launch: pa.Table)
     for depth, cap in zip(plan.offered, plan.caps(eligible), strict=True):
         if cap is not None and given[depth] > cap:
             yield f"{depth_percent(depth)}: {given[depth]:,} codes for a cap of {cap:,}"
-    arms = (Arm.DECIDED, Arm.CONTROL)
-    members = [at_launch.filter(pc.equal(at_launch["arm"], str(arm))) for arm in arms]
-    sizes = segment_sizes(at_launch)
-    parts = share_offers(
-        offer_of(plan, eligible=eligible, segment_sizes=sizes),
-        [rows.num_rows for rows in members],
-        segment_sizes=[segment_sizes(rows) for rows in members],
-    )
+    sizes, (_, parts) = segment_sizes(at_launch), limits_at_launch(plan, at_launch)
     labels = [None] * decisions.num_rows if plan.segments is None else decisions["segment"].to_pylist()
     by_segment = Counter(zip(labels, decisions["depth"].to_pylist(), strict=True))
     for label, limits in (plan.segment_limits(sizes) or {}).items():
         for depth, cap in zip(plan.offered, limits.caps, strict=True):
             if cap is not None and by_segment[label, depth] > cap:
                 yield f"{label}, {depth_percent(depth)}: {by_segment[label, depth]:,} codes for a cap of {cap:,}"
-    for arm, rows, part in zip(arms, members, parts, strict=True):
+    for arm, part in zip(SHARING, parts, strict=True):
+        rows = at_launch.filter(pc.equal(at_launch["arm"], str(arm)))
         given = Counter(pc.drop_null(rows["depth"]).to_pylist())
         for depth, cap in zip(part.depths, part.caps, strict=True):
             if cap is not None and given[depth] > cap:
@@ -499,6 +483,18 @@ def _audit_evidence(transaction: Transaction, record: CampaignRecord) -> Iterato
         yield _found("evidence", record, same, words, fix=REPAIR)
 
 
+# in their order; the first also says whether the campaign is that of its plan
+_OF_CAMPAIGNS = {
+    "plan": _plan_of,
+    "decisions": _decisions,
+    "reserve": _audit_reserve,
+    "batches": _batches,
+    "ledger": _ledger,
+    "evidence": _audit_evidence,
+}
+_OF_ARTEFACTS = ("decisions", "reserve", "evidence")  # damaged files are not read
+
+
 def _count(flags: "pa.Array | pa.ChunkedArray") -> int:
     return int(pc.sum(pc.fill_null(flags, False)).as_py() or 0)
 
@@ -540,22 +536,11 @@ def _plan(transaction: Transaction, name: str) -> Iterator[Diagnosis]:
 
 
 def _versions(store: Store, *, broken_seals: bool) -> tuple[Diagnosis, ...]:
-    numbers: list[int] = []
-
-    def look(transaction: Transaction) -> Iterator[Diagnosis]:
-        numbers.extend(transaction.beliefs.numbers())
-        yield from ()
-
-    findings = list(_attempt(store, "version", "table versions", look))
+    numbers, findings = _asked(store, "version", "table versions", lambda transaction: transaction.beliefs.numbers())
     for number in numbers:
-        findings += _attempt(
-            store,
-            "version",
-            f"version {number} of the model",
-            partial(_version, number=number),
-            broken_seals=broken_seals,
-        )
-    return tuple(findings)
+        subject, look = f"version {number} of the model", partial(_version, number=number)
+        findings += _attempt(store, "version", subject, look, broken_seals=broken_seals)
+    return findings
 
 
 def _version(transaction: Transaction, *, number: int) -> Iterator[Diagnosis]:
@@ -612,25 +597,18 @@ class _NotProved(Exception):  # noqa: N818 - no error: the way out of a transact
     pass
 
 
-def repair_campaigns(store: Store) -> tuple[tuple[Repair, ...], tuple[Diagnosis, ...]]:
-    """What was changed, campaign by campaign, and which of them could not be gone through."""
+def repair_campaigns(store: Store, log: RepairLog) -> None:
+    """Repair campaign by campaign, as far as each can be gone through."""
     names: list[str] = []
-    repairs: list[Repair] = []
 
-    def list_names() -> Iterator[Diagnosis]:
+    def list_names() -> tuple[Repair, ...]:
         with store.reading() as transaction:
             names.extend(transaction.plans.names())
-        yield from ()
+        return ()
 
-    problems = list(attempted("repair", "table campaigns", list_names))
+    log.add("table campaigns", list_names)
     for name in names:
-
-        def work(name: str = name) -> Iterator[Diagnosis]:
-            repairs.extend(_repair(store, name))
-            yield from ()
-
-        problems += attempted("repair", f"campaign {name}", work)
-    return tuple(repairs), tuple(problems)
+        log.add(f"campaign {name}", partial(_repair, store, name))
 
 
 def _repair(store: Store, name: str) -> tuple[Repair, ...]:
@@ -655,7 +633,7 @@ def _steps(transaction: Transaction, name: str, *, with_reserve: bool) -> Iterat
         yield from _repair_reserve(transaction, name)
     if count := transaction.ledger.align_reverted(name):
         yield Repair(where=where, changed=f"{count:,} outcomes were marked as their batches are: reverted or in force.")
-    if _broken(transaction, name, lambda seal: not _is_evidence(seal)):
+    if _broken(transaction, name) - {Sealed.EVIDENCE}:
         return  # the rows themselves are damaged, and nothing is built from them
     recalled_at = transaction.plans.campaign(name).recalled_at
     wrong = misjudged(transaction.ledger.outcomes(name), recalled_at=recalled_at)
@@ -667,12 +645,13 @@ def _steps(transaction: Transaction, name: str, *, with_reserve: bool) -> Iterat
 
 
 def _repair_reserve(transaction: Transaction, name: str) -> Iterator[Repair]:
-    if _broken(transaction, name, lambda seal: not (_is_evidence(seal) or _is_state(seal) or _is_ledger(seal))):
+    broken = _broken(transaction, name)
+    if broken - {Sealed.EVIDENCE, Sealed.STATE, Sealed.BATCH, Sealed.OUTCOMES}:
         return  # plan or late arrivals are damaged, and the reserve follows from them
     done = Repair(
         where=f"campaign {name}", changed="The reserve was set to what the plan held back less the late codes."
     )
-    if not _broken(transaction, name, _is_state):
+    if Sealed.STATE not in broken:
         expected = reserve_left(transaction, name, transaction.plans.campaign(name).solution)
         if transaction.decisions.reserve(name) != expected:
             transaction.decisions.set_reserve(name, expected)
@@ -687,7 +666,7 @@ def _repair_reserve(transaction: Transaction, name: str) -> Iterator[Repair]:
 
 def _repair_evidence(transaction: Transaction, name: str) -> Iterator[Repair]:
     record = transaction.plans.campaign(name)
-    broken = bool(_broken(transaction, name, _is_evidence))
+    broken = Sealed.EVIDENCE in _broken(transaction, name)
     kept = transaction.beliefs.networks(name)
     for network in networks_of(transaction, record):
         again = rebuilt_evidence(transaction, record, network)
@@ -699,20 +678,9 @@ def _repair_evidence(transaction: Transaction, name: str) -> Iterator[Repair]:
             yield Repair(where=f"campaign {name}", changed=words + counts)
 
 
-def _broken(transaction: Transaction, name: str, wanted: Callable[[BrokenSeal], bool]) -> tuple[BrokenSeal, ...]:
-    return tuple(seal for seal in transaction.seals.broken_of(name) if wanted(seal))
-
-
-def _is_evidence(seal: BrokenSeal) -> bool:
-    return seal.what is Sealed.EVIDENCE
-
-
-def _is_ledger(seal: BrokenSeal) -> bool:
-    return seal.what in (Sealed.BATCH, Sealed.OUTCOMES)
-
-
-def _is_state(seal: BrokenSeal) -> bool:
-    return seal.what is Sealed.STATE
+def _broken(transaction: Transaction, name: str) -> set[Sealed]:
+    """What of the campaign is not as it was sealed."""
+    return {seal.what for seal in transaction.seals.broken_of(name)}
 
 
 # ---- check of one campaign ----

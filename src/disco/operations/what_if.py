@@ -7,7 +7,6 @@ no limit (arms, drawn values, costs) is kept with it, so that new limits need a 
 
 import json
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +22,7 @@ from disco import allocation, objective
 from disco.allocation import Status
 from disco.campaign import Belief
 from disco.operations.arms import offer_of
-from disco.operations.audience import LoadedAudience, contacted, load_audience, refuse_unknown_segments, sources_of
+from disco.operations.audience import load_audience, refuse_unknown_segments, sources_of
 from disco.operations.decide import (
     Basis,
     Decided,
@@ -48,6 +47,7 @@ from disco.records.plan import BudgetSection, Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanFigures
 from disco.records.ports import Engine
 from disco.records.progress import Report
+from disco.records.recent import Recent
 from disco.records.result import DepthKey, NotInJson, Result, TableResult
 from disco.store import Transaction
 
@@ -123,31 +123,9 @@ def plan_frontier(
     cap: a depth of the plan, whose cap is varied as well.
     """
     _refuse_other_depth(plan, cap)
-    loaded = _load(site, plan)
+    loaded = load_audience(site, plan)
     belief, _ = belief_for(site.store, prior=site.prior, network=loaded.network, head=loaded.head)
     basis = Basis.of(site.store, plan, loaded.audience, belief, engine=site.engine)
-    return frontier_of(basis, plan, notes=loaded.notes, revenue_weights=revenue_weights, budgets=budgets, cap=cap)
-
-
-def _load(site: Site, plan: Plan) -> LoadedAudience:
-    at_limit = contacted(site.store, site.data, plan)
-    return load_audience(site.data, plan, cache=site.cache, engine=site.engine, contacted=at_limit)
-
-
-def frontier_of(
-    basis: Basis,
-    plan: Plan,
-    *,
-    notes: tuple[str, ...] = (),
-    revenue_weights: Sequence[float] | None = None,
-    budgets: Sequence[float] | None = None,
-    cap: float | None = None,
-) -> Frontier:
-    """The frontier of a plan on customers who are loaded, such as those of an opened audience.
-
-    notes: shown among the warnings. The others: as in `plan_frontier`.
-    """
-    _refuse_other_depth(plan, cap)
     groups = basis.groups(plan)
     return frontier(
         basis.audience,
@@ -160,7 +138,7 @@ def frontier_of(
         cap_depth=cap,
         caps=None if cap is None else _caps(plan, cap, eligible=groups.eligible),
         factors=basis.past.calibrations(plan.offered)[True].factors(plan.offered),
-        warnings=(*notes, *_risk_warning(plan)),
+        warnings=(*loaded.notes, *_risk_warning(plan)),
         engine=basis.engine,
     )
 
@@ -403,7 +381,7 @@ def _open_audience(site: Site, plan: Plan, key: str, *, report: Report | None) -
     """
     tell = report or (lambda done, total, stage: None)
     tell(0, len(_STEPS), _STEPS[0])
-    loaded = _load(site, plan)
+    loaded = load_audience(site, plan)
     tell(1, len(_STEPS), _STEPS[1])
     belief, version = belief_for(site.store, prior=site.prior, network=loaded.network, head=loaded.head)
     opened = OpenAudience(
@@ -432,15 +410,11 @@ class OpenAudiences:
 
     def __init__(self, most_megabytes: int) -> None:
         self._most_bytes, self._lock = most_megabytes * _MEGABYTE, Lock()
-        self._opened: OrderedDict[str, OpenAudience] = OrderedDict()
-        self._loading: dict[str, Lock] = {}
+        self._opened = Recent[str, OpenAudience]()
 
     def find(self, key: str) -> OpenAudience | None:
         """An audience that is open."""
-        with self._lock:
-            if key in self._opened:
-                self._opened.move_to_end(key)
-            return self._opened.get(key)
+        return self._opened.find(key)
 
     def of(self, site: Site, plan: Plan, *, report: Report | None = None) -> OpenAudience:
         """The audience of a plan as the shop is now, loaded where it is not open."""
@@ -452,17 +426,11 @@ class OpenAudiences:
 
         StateError where it does not fit into the megabytes even alone.
         """
-        with self._lock:
-            loading = self._loading.setdefault(key, Lock())
-        with loading:
-            try:
-                there = self.find(key)
-                return self._add(key, load()) if there is None else there
-            finally:
-                with self._lock:
-                    self._loading.pop(key, None)
+        opened = self._opened.made(key, lambda: self._not_too_large(load()))
+        self.settle()
+        return opened
 
-    def _add(self, key: str, opened: OpenAudience) -> OpenAudience:
+    def _not_too_large(self, opened: OpenAudience) -> OpenAudience:
         needed = opened.basis.audience.nbytes
         if needed > self._most_bytes:
             raise StateError(
@@ -470,9 +438,6 @@ class OpenAudiences:
                 f"{_megabytes(self._most_bytes)} MB",
                 fix="Raise service.planner_megabytes in disco.yaml, or plan fewer customers.",
             )
-        with self._lock:
-            self._opened[key] = opened
-        self.settle()
         return opened
 
     def settle(self) -> None:
@@ -483,20 +448,19 @@ class OpenAudiences:
         """
         with self._lock:
             while len(self._opened) > 1 and self._total() > self._most_bytes:
-                self._opened.popitem(last=False)
+                self._opened.drop_oldest()
             if self._total() > self._most_bytes:
-                next(iter(self._opened.values())).basis.memo.clear()
+                for last in self._opened.values():
+                    last.basis.memo.clear()
 
     def close(self, key: str) -> None:
         """Forget an audience; nothing where it is not open."""
-        with self._lock:
-            self._opened.pop(key, None)
+        self._opened.drop(key)
 
     @property
     def megabytes(self) -> float:
         """What the opened audiences take."""
-        with self._lock:
-            return self._total() / _MEGABYTE
+        return self._total() / _MEGABYTE
 
     def __len__(self) -> int:
         return len(self._opened)
@@ -643,7 +607,7 @@ _ALIKE = 0.01  # points whose revenue and markdown differ by less are one choice
 def reachable(opened: OpenAudience, plan: Plan) -> Frontier:
     """What a plan would lead to with other weights of revenue and other budgets: every point is a `solve`.
 
-    Unlike `frontier_of`, it has the plan's own groups, policy and risk, so a point that is adopted has exactly these
+    Unlike `plan_frontier`, it has the plan's own groups, policy and risk, so a point that is adopted has exactly these
     figures in the planner. Budgets have three digits, as an operator would type them. Points that are like their
     neighbour are left out. InfeasibleError where the limits contradict each other without any budget.
     """

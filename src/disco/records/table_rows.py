@@ -1,7 +1,7 @@
 """A large table that is read a column or a few rows at a time, wherever it lies."""
 
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -27,6 +27,11 @@ class TableRows(Protocol):
 
     def to_batches(self) -> Iterable[pa.RecordBatch]:
         """All rows, in their order."""
+
+
+def columns_of(scan: Any, names: Sequence[str]) -> pa.Table:
+    """These columns of a table in memory or of a dataset (`Tables.scan`), read into memory."""
+    return scan.select(names) if isinstance(scan, pa.Table) else scan.to_table(columns=list(names))
 
 
 def in_pieces(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:

@@ -82,7 +82,7 @@ def simulate(
     first block.
     """
     from disco.adapters.engines import open_engine
-    from disco.operations.simulating import refuse_occupied, simulate, written_files
+    from disco.retailer.folder import refuse_occupied, simulate, written_files
 
     chosen = _retailer_settings(settings, customers=customers, seed=seed)
     examples = _examples(out, simulated=refuse_occupied(out, overwrite=overwrite))
@@ -165,7 +165,7 @@ def respond(
     simulated twice.
     """
     from disco.adapters.config import settings_of_tables
-    from disco.operations.simulating import respond
+    from disco.retailer.folder import respond
 
     check_outputs(out, inputs=(folder, codes))
     locale = settings_of_tables(str(folder), shop=Path()).locale

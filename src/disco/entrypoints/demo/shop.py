@@ -75,16 +75,7 @@ def complete_shop(folder: Path, *, seed: int, secret: bytes) -> date:
         running = _plan(RUNNING, retailer=retailer, starts_on=clock.today, seed=seed)
         running["segments"] = {"column": "country", "limits": {"US": {"0.3": {"at_most": "2%"}}}}
         planned = make_plan(site, read_plan(running))
-        launch_plan(
-            store,
-            data,
-            planned.plan_id,
-            prior=prior,
-            clock=clock,
-            cache=cache,
-            approval=ApprovalRule.NONE,
-            secret=secret,
-        )
+        launch_plan(site, planned.plan_id, approval=ApprovalRule.NONE, secret=secret)
         outcomes = retailer.respond(export_codes(store, RUNNING)).outcomes
         clock.today += timedelta(days=_DAYS_OF_ANSWERS)
         so_far = outcomes.filter(pc.less(outcomes["ordered_at"], clock.now().replace(tzinfo=None)))

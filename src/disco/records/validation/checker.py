@@ -272,14 +272,6 @@ def check_rows(name: str, table: pa.Table, locale: Locale = POUNDS_UTC) -> Check
     return CheckedRows(pa.table(columns), fault, rules)
 
 
-def good_cells(name: str, column: str, cells: pa.Array) -> pa.Array:
-    """A column of ids in its canonical type, with null where a cell is empty or breaks a rule of the column."""
-    declared = SCHEMAS[name].column(column)
-    batch = pa.record_batch([cells], names=[column])
-    checked = check_batch(batch, (declared,), tuple(cell_rules(declared)), POUNDS_UTC)
-    return checked.cells[column].canonical(checked.good[column])
-
-
 def _nothing(schema: pa.Schema) -> pa.RecordBatch:
     return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm, poisson
 
+from disco.belief.calibration import _EXPECTED, Backtest, backtest, calibrate
 from disco.belief.movement import MOVES, usual_moves
-from disco.operations.forecast import _EXPECTED, Backtest, backtest, calibrate
 from disco.records.plan_summary import Calibration
 
 rng = np.random.default_rng(11)
