@@ -46,7 +46,7 @@ class Result:
     """The base of every use case's result."""
 
     __slots__ = ()
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(use_attribute_docstrings=True, arbitrary_types_allowed=True)
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(use_attribute_docstrings=True, arbitrary_types_allowed=True, defer_build=True)
 
     def to_json(self, *, indent: int | None = None) -> str:
         """The JSON form, as docs/json.md describes it."""
