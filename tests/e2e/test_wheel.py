@@ -43,7 +43,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of commands of a new environment with the wheel, which sees the libraries of this one."""
     place = tmp_path_factory.mktemp("installed") / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
-    pip("--python", place / "bin" / "python", "install", "--no-deps", "--no-index", wheel)
+    pip("--python", place / "bin" / "python", "install", "--no-deps", "--no-index", "--no-compile", wheel)
     (site,) = place.glob("lib/python*/site-packages")
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return place / "bin"

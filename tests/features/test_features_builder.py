@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disco.features import FEATURES, Feature, build_features
@@ -140,13 +140,22 @@ WHEN = st.integers(0, 400).map(lambda days: dt.datetime.combine(AS_OF, dt.time()
 ANY_MONEY = st.one_of(st.floats(-1e4, 1e9), st.just(math.nan), st.just(math.inf))
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.fixture(scope="module")
+def twelve(make_tables):
+    return make_tables(customers=12, seed=1, start=dt.date(2025, 6, 1), days=270, orders_each=2)
+
+
+@pytest.fixture(scope="module")
+def twelve_built(twelve, memory_tables):
+    return build_features(memory_tables(twelve), as_of=AS_OF)
+
+
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
-def test_rows_dated_on_or_after_the_date_change_nothing(data, make_tables, memory_tables):
-    tables = make_tables(customers=12, seed=1, start=dt.date(2025, 6, 1), days=270, orders_each=2)
+def test_rows_dated_on_or_after_the_date_change_nothing(data, twelve, twelve_built, memory_tables):
     some = st.integers(0, 11)
-    order_ids = tables["orders"]["order_id"].to_pylist()
-    code_ids = tables["codes"]["code_id"].to_pylist()
+    order_ids = twelve["orders"]["order_id"].to_pylist()
+    code_ids = twelve["codes"]["code_id"].to_pylist()
     future = {
         "customers": [{"customer_id": data.draw(st.integers(0, 30)), "joined_on": data.draw(WHEN).date()}],
         "orders": [
@@ -190,10 +199,9 @@ def test_rows_dated_on_or_after_the_date_change_nothing(data, make_tables, memor
     }
     appended = {
         name: pa.concat_tables([table, pa.Table.from_pylist(future[name], table.schema)])
-        for name, table in tables.items()
+        for name, table in twelve.items()
     }
-    before = build_features(memory_tables(tables), as_of=AS_OF)
-    assert same_bytes(before, build_features(memory_tables(appended), as_of=AS_OF))
+    assert same_bytes(twelve_built, build_features(memory_tables(appended), as_of=AS_OF))
 
 
 def test_a_code_redeemed_later_counts_as_not_redeemed_yet(one_customer, memory_tables):

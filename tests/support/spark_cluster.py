@@ -39,6 +39,8 @@ _QUICK = {
     "spark.sql.shuffle.partitions": "4",  # after an exchange: data are few
     "spark.driver.extraJavaOptions": _QUICK_JAVA,
     "spark.executor.extraJavaOptions": _QUICK_JAVA,
+    "spark.sql.codegen.wholeStage": "false",  # to interpret a few rows is quicker than to compile for them
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 _shared: list[SparkEngine] = []  # at most one: this process's own Spark, for all files of tests
 
