@@ -9,6 +9,7 @@ on how the table is divided.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from disco.allocation.budget import solve_budget_in_chunks
 from disco.allocation.certificate import Audit, Impossible, allowed_prices, audit, state
 from disco.allocation.limits import CountsLike, Limits, SegmentLimits, Segments, read_limits, tree_of
 from disco.allocation.paths import Assignment
-from disco.allocation.problem import AllocationProblem, allowed_budget
+from disco.allocation.problem import AllocationProblem, Rows, allowed_budget
 from disco.allocation.result import Allocation, Status
 from disco.allocation.rules import Nobody
 from disco.allocation.solve import Closed, first_codes, solve_table
@@ -30,15 +31,13 @@ from disco.allocation.table import (
     Layout,
     Pass,
     Reading,
-    Rows,
     SettlingRule,
     Survey,
-    Surveyed,
-    Suspected,
     TableInChunks,
     cost_of,
     refuse_duplicates,
     side_by_side,
+    suspected,
 )
 from disco.records.arrays import Array, Keys
 from disco.records.errors import CertificateError, InputError
@@ -93,24 +92,15 @@ def allocate_table(
     return _Run(table, caps, budget, floors, segments, most_bytes).allocation()
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
+def _both(one: Callable[[pa.Table], Any], other: Callable[[pa.Table], Any], chunk: pa.Table) -> tuple[Any, Any]:
     """Two chunk functions in one pass."""
-
-    one: Callable[[pa.Table], Any]
-    other: Callable[[pa.Table], Any]
-
-    def __call__(self, chunk: pa.Table) -> tuple[Any, Any]:
-        return self.one(chunk), self.other(chunk)
+    return one(chunk), other(chunk)
 
 
-@dataclass(frozen=True, slots=True)
-class _PairSum:
-    one: Callable[[Any, Any], Any]
-    other: Callable[[Any, Any], Any]
-
-    def __call__(self, mine: tuple[Any, Any], others: tuple[Any, Any]) -> tuple[Any, Any]:
-        return self.one(mine[0], others[0]), self.other(mine[1], others[1])
+def _both_added(
+    add: Callable[[Any, Any], Any], add_other: Callable[[Any, Any], Any], mine: tuple[Any, Any], others: tuple[Any, Any]
+) -> tuple[Any, Any]:
+    return add(mine[0], others[0]), add_other(mine[1], others[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,44 +137,25 @@ class _Choices:
         return pa.schema([pa.field(name, kind) for name, kind in names])
 
 
-@dataclass(frozen=True, slots=True)
-class _FirstCodes:
-    """The chunk function that prices closed places: what the first code of each would bring, in grid integers."""
-
-    choices: _Choices
-    prices: Array
-    places: Array
-    scale: float
-
-    def __call__(self, chunk: pa.Table) -> Array:
-        rows = self.choices.reading.layout.read(chunk)
-        choice = self.choices.choose(rows)
-        return first_codes(rows, choice, self.prices, self.places, self.scale)
+def _first_codes_of(choices: _Choices, prices: Array, places: Array, scale: float, chunk: pa.Table) -> Array:
+    """What the first code of each closed place would bring, in grid integers: that is its price."""
+    rows = choices.reading.layout.read(chunk)
+    return first_codes(rows, choices.choose(rows), prices, places, scale)
 
 
-@dataclass(frozen=True, slots=True)
-class _Audited:
-    """The chunk function of the independent check."""
-
-    choices: _Choices
-    prices: Array  # (groups, depths)
-    budget_price: float
-    budget: float  # ∞: none
-
-    def __call__(self, chunk: pa.Table) -> Audit:
-        rows = self.choices.reading.layout.read(chunk)
-        choice = self.choices.choose(rows)
-        part = audit(
-            rows.values, rows.eligible, rows.costs, rows.group if self.prices.shape[0] > 1 else None, choice,
-            self.prices, budget_price=self.budget_price, budget=self.budget, part=slice(0, rows.size),
-        )  # fmt: skip
-        if isinstance(part, Impossible):
-            raise CertificateError(
-                f"choice of customer {chunk[ID][part.row].as_py()}",
-                found=int(choice[part.row]),
-                expected="an eligible column, or -1",
-            )
-        return part
+def _audited(choices: _Choices, prices: Array, budget_price: float, budget: float, chunk: pa.Table) -> Audit:
+    """The independent check; prices: (groups, depths), budget: ∞ where there is none."""
+    rows = choices.reading.layout.read(chunk)
+    choice = choices.choose(rows)
+    cells, everybody = rows.cells(segments=prices.shape[0] > 1), slice(0, rows.size)
+    part = audit(cells, choice, prices, budget_price=budget_price, budget=budget, part=everybody)
+    if isinstance(part, Impossible):
+        raise CertificateError(
+            f"choice of customer {chunk[ID][part.row].as_py()}",
+            found=int(choice[part.row]),
+            expected="an eligible column, or -1",
+        )
+    return part
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +232,7 @@ class _Run:
         rows = self.table.expected_rows
         for _ in range(3):  # where files say it wrongly, once more with the number that was counted, or with everybody
             below = tables.below_which(rows)
-            chunks = Surveyed(self.layout, self.given["budget"], tables.SAMPLED, below)  # type: ignore[arg-type]
+            chunks = partial(tables.survey, self.layout, self.given["budget"], tables.SAMPLED, below)
             found = self._fold(chunks, Survey.__add__)
             if found.complete:
                 break
@@ -283,8 +254,8 @@ class _Run:
         if self.suspects is None or not self.suspects.size:
             found = self.table.fold(function, add)
         else:
-            both = _Pair(function, Suspected(self.suspects))
-            found, ids = self.table.fold(both, _PairSum(add, side_by_side))
+            both = partial(_both, function, partial(suspected, self.suspects))
+            found, ids = self.table.fold(both, partial(_both_added, add, side_by_side))
             refuse_duplicates(ids)
             self.suspects = None
         self.collected += int(getattr(found, "nbytes", 8))
@@ -320,7 +291,7 @@ class _Run:
         choices = self._choices(passed, placed.choice, table.reading)
         if closed is not None:
             on_grid = closed.on_grid(found)
-            first = self._fold(_FirstCodes(choices, on_grid, closed.places, closed.scale), np.maximum)
+            first = self._fold(partial(_first_codes_of, choices, on_grid, closed.places, closed.scale), np.maximum)
             found = closed.with_first(found, first)
         return _Solved(choices, found, rate=None if budget is None else 0.0, exact=budget is not None)
 
@@ -344,7 +315,7 @@ class _Run:
         if rows.costs is not None and limits.budget is not None:
             limits = replace(limits, budget=allowed_budget(rows.costs, rows.eligible, limits.budget))
         problem = AllocationProblem(
-            rows.values, limits, rows.eligible, rows.costs, rows.keys, self.layout.depths, _largest_cost(rows)
+            rows.values, limits, rows.eligible, rows.costs, rows.keys, self.layout.depths, rows.largest_cost
         )
         found = solve_problem(problem)
         if found.status is Status.INFEASIBLE:
@@ -374,7 +345,7 @@ class _Run:
             on_top = found.potentials[found.tree.leaf] - prices
         allowed = allowed_prices(limits, prices, on_top)
         most = np.inf if limits.budget is None else limits.budget
-        totals = self._fold(_Audited(choices, allowed.by_place, rate, most), Audit.__add__)
+        totals = self._fold(partial(_audited, choices, allowed.by_place, rate, most), Audit.__add__)
         cost = None if limits.budget is None else rounded(totals.cost)
         proof = state(limits, np.empty(0, np.int16), allowed, totals, cost, rate=rate, depths=self.layout.depths)
         if solved.exact and limits.budget is not None and proof.status is not Status.OPTIMAL:
@@ -405,11 +376,3 @@ def _only(segments: Mapping[str, SegmentLimits] | None) -> tuple[str | None, Seg
 def _groups(limits: Limits) -> int:
     """How many segments are told apart."""
     return 1 if limits.segment_caps is None else int(limits.segment_caps.shape[0])
-
-
-def _largest_cost(rows: Rows) -> float:
-    if rows.costs is None:
-        return 0.0
-    return float(
-        rows.costs.max(initial=0.0) if rows.eligible is None else rows.costs.max(initial=0.0, where=rows.eligible)
-    )

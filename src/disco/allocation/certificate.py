@@ -19,9 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from disco.allocation.limits import UNLIMITED, Limits
-from disco.allocation.problem import AllocationProblem
+from disco.allocation.problem import AllocationProblem, Cells
 from disco.allocation.result import Allocation, Status, relative_gap
-from disco.allocation.table import or_no_costs, or_no_segments, or_none
 from disco.records.arrays import Array, Integers
 from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import inner_kernel, njit
@@ -88,10 +87,10 @@ def _best_of_four(a: Array, b: Array, c: Array, d: Array, prices: Array, best: A
 
 @inner_kernel(cache=True)
 def _best_nets(
-    values: Array, eligible: Array, costs: Array, segment: Array, prices: Array, budget_price: float, budget: float,
-    base: int, end: int, line: Array, best: Array,
-) -> None:  # fmt: skip
+    cells: Cells, prices: Array, budget_price: float, budget: float, base: int, end: int, line: Array, best: Array
+) -> None:
     """best[j] = the most that any place, or none, is worth to customer base + j beyond its price."""
+    values, eligible, costs, segment = cells
     columns = values.shape[0]
     plain = eligible.size == 0 and costs.size == 0 and segment.size == 0
     for j in range(best.size):
@@ -127,26 +126,16 @@ def _any_short(best: Array, own: Array) -> bool:
 
 @njit(nogil=True, cache=True)
 def _audit(
-    values: Array,
-    eligible: Array,
-    costs: Array,
-    segment: Array,
-    choice: Array,
-    prices: Array,
-    budget_price: float,
-    budget: float,
-    start: int,
-    stop: int,
-    counts: Array,
-    sums: Array,
-) -> int:
+    cells: Cells, choice: Array, prices: Array, budget_price: float, budget: float, start: int, stop: int,
+    counts: Array, sums: Array,
+) -> int:  # fmt: skip
     """Add the customers start to stop to counts (groups, 1 + depths), no code first, and to the sums of `Audit`.
 
-    eligible, costs, segment: empty where there are none.
     choice: (stop - start,).
     sums: (3, EXPONENTS, 2) as `exact_sums.add_bits` fills them.
     Returns the first row with an impossible choice; -1: none.
     """
+    values, eligible, costs, segment = cells
     groups, columns = prices.shape
     dearest = 0.0
     dear = np.empty(groups * (columns + 1), np.float64)  # prices, with that of no code before those of each segment
@@ -162,10 +151,7 @@ def _audit(
     seen = np.zeros((4, groups * (columns + 1)), np.int64)  # four, because neighbours often choose alike
     for base in range(start, stop, _BLOCK):
         count = min(_BLOCK, stop - base)
-        _best_nets(
-            values, eligible, costs, segment, prices, budget_price, budget, base, base + count, line[:count],
-            best[:count],
-        )  # fmt: skip
+        _best_nets(cells, prices, budget_price, budget, base, base + count, line[:count], best[:count])
         wrong = count
         for j in range(count):  # short loops: each alone runs several times as fast as all in one
             picked = choice[base - start + j]
@@ -240,30 +226,18 @@ class Audit:
 
 
 def audit(
-    values: Array,
-    eligible: Array | None,
-    costs: Array | None,
-    segment: Array | None,
-    choice: Array,
-    prices: Array,
-    *,
-    budget_price: float,
-    budget: float,
-    part: slice,
+    cells: Cells, choice: Array, prices: Array, *, budget_price: float, budget: float, part: slice
 ) -> Audit | Impossible:
     """What the customers of a part have, cost, and leave on the table at prices (groups, depths).
 
-    values, eligible, costs, segment: of the whole table. choice: of the part.
+    cells: of the whole table. choice: of the part.
     budget: ∞ where there is none.
     """
     # one type of choice is one kernel less to compile; what is no column stays none
-    picked = choice if choice.dtype == np.int16 else np.clip(choice, -2, values.shape[0]).astype(np.int16)
+    picked = choice if choice.dtype == np.int16 else np.clip(choice, -2, prices.shape[1]).astype(np.int16)
     counts = np.zeros((prices.shape[0], prices.shape[1] + 1), np.int64)
     sums = np.zeros((3, EXPONENTS, 2), np.int64)
-    wrong = _audit(
-        values, or_none(eligible), or_no_costs(costs, values), or_no_segments(segment), picked, prices, budget_price,
-        budget, part.start, part.stop, counts, sums,
-    )  # fmt: skip
+    wrong = _audit(cells, picked, prices, budget_price, budget, part.start, part.stop, counts, sums)
     if wrong >= 0:
         return Impossible(wrong)
     return Audit(exact_total(sums[0]), exact_total(sums[1]), exact_total(sums[2]), counts[:, 1:])
@@ -306,11 +280,10 @@ def certify(
     rate = 0.0 if budget_price is None else budget_price
     most = np.inf if limits.budget is None else limits.budget
 
+    cells = problem.rows.cells()
+
     def audited(rows: slice) -> Audit | Impossible:
-        return audit(
-            problem.values, problem.eligible, problem.costs, limits.segment, choice[rows], effective,
-            budget_price=rate, budget=most, part=rows,
-        )  # fmt: skip
+        return audit(cells, choice[rows], effective, budget_price=rate, budget=most, part=rows)
 
     totals = Audit(0, 0, 0, np.zeros(effective.shape, np.int64))
     for part in spread(audited, row_chunks(problem.customers, size=_CHUNK), engine=engine):

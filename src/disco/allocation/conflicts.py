@@ -315,35 +315,26 @@ def _cheapest_floor(problem: AllocationProblem, floors: list[_Limit], least: _Le
     best: tuple[int, str, _Limit] | None = None
     for amount, name, limit in sorted(tries, key=lambda one: one[:2]):
         most = limit.number if best is None else min(best[0] - (name > best[1]), limit.number)
-        if amount > most or not _pays(problem, limit, limit.number - most, least):
+        if amount > most or not _pays(problem, limit, most, least):
             continue
         low, high = amount - 1, most  # lowering by `high` does, by `low` does not
         step = 1
         while high - low > 1:
             middle = min(low + step, high - 1)
-            low, high = (low, middle) if _pays(problem, limit, limit.number - middle, least) else (middle, high)
+            low, high = (low, middle) if _pays(problem, limit, middle, least) else (middle, high)
             step = 2 * step if low == middle else max((high - low) // 2, 1)
         best = (high, name, limit)
     return None if best is None else (best[0], best[2])
 
 
-def _pays(problem: AllocationProblem, limit: _Limit, number: int, least: _LeastCost) -> bool:
-    """Whether the budget pays for the floors when this one is `number`."""
-    limits, columns, budget = problem.limits, problem.columns, problem.limits.budget or 0.0
-    if limit.row < columns:
-        floors = limits.floors.copy()
-        floors[limit.row] = number
-        found = _least_cost(problem, replace(limits, floors=floors), warm=least.solution.potentials[1 : columns + 1])
-        return found is not None and found.cost <= budget
-    assert limits.segment_floors is not None
-    floors = limits.segment_floors.copy()
-    floors.ravel()[limit.row - columns] = number
-    if limits.floors.any():
-        found = _least_cost(
-            problem, replace(limits, segment_floors=floors), warm=least.solution.potentials[1 : columns + 1]
-        )
-        return found is not None and found.cost <= budget
-    return _segment_pays(problem, (limit.row - columns) // columns, floors, least)
+def _pays(problem: AllocationProblem, limit: _Limit, change: int, least: _LeastCost) -> bool:
+    """Whether the budget pays for the floors when this one is lowered by so many."""
+    limits, columns = problem.limits, problem.columns
+    lowered = _changed(limits, limit, change)
+    if limit.row >= columns and lowered.segment_floors is not None and not limits.floors.any():
+        return _segment_pays(problem, (limit.row - columns) // columns, lowered.segment_floors, least)
+    found = _least_cost(problem, lowered, warm=least.solution.potentials[1 : columns + 1])
+    return found is not None and found.cost <= (limits.budget or 0.0)
 
 
 def _segment_pays(problem: AllocationProblem, group: int, floors: Integers, least: _LeastCost) -> bool:

@@ -64,6 +64,19 @@ class Limits:
         segment_caps, segment_floors = _scaled(self.segment_caps, self.segment_floors, share)
         return Limits(caps, floors, segment_caps, segment_floors, self.segment[rows], self.segment_labels, budget)
 
+    def left_by(self, counts: Integers, *, segment: Integers | None, budget: float | None) -> "Limits":
+        """What is left to the others once some customers have their places: a cap below 0 is one that these break.
+
+        counts: (groups, depths) of those who have theirs.
+        segment: (others,) rows of the others' segments.
+        budget: what is left of it.
+        """
+        caps, floors = _lowered(self.caps, self.floors, counts.sum(axis=0))
+        if self.segment_caps is None or self.segment_floors is None:
+            return Limits(caps, floors, budget=budget)
+        segment_caps, segment_floors = _lowered(self.segment_caps, self.segment_floors, counts)
+        return Limits(caps, floors, segment_caps, segment_floors, segment, self.segment_labels, budget)
+
     @property
     def has_floors(self) -> bool:
         if self.floors.any():
@@ -78,6 +91,11 @@ class Limits:
         if self.segment_floors is None or self.segment_caps is None:
             return False
         return bool((self.segment_floors > self.segment_caps).any())
+
+
+def _lowered(caps: Integers, floors: Integers, counts: Integers) -> tuple[Integers, Integers]:
+    """Caps and floors for the others, once so many customers are counted towards both."""
+    return np.where(caps >= UNLIMITED, caps, caps - counts), np.maximum(floors - counts, 0)
 
 
 def _scaled(caps: Integers, floors: Integers, share: float) -> tuple[Integers, Integers]:

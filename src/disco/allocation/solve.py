@@ -26,20 +26,17 @@ from disco.allocation.dual import Guess, Precision, descend, guess_prices, sampl
 from disco.allocation.grid import grid_scale, to_grid
 from disco.allocation.limits import Tree, tree_of
 from disco.allocation.paths import Assignment, Settled, settle_from
-from disco.allocation.problem import AllocationProblem
+from disco.allocation.problem import AllocationProblem, Cells, Rows
 from disco.allocation.rules import GridBox, InBox, OnGrid
 from disco.allocation.table import (
     COPIED,
     TOO_MANY,
     Grid,
     Pass,
-    Rows,
     TableInMemory,
     TableSample,
     ValueTable,
-    or_no_costs,
-    or_no_segments,
-    or_none,
+    cell_range,
 )
 from disco.records.arrays import Array
 from disco.records.chunks import row_chunks
@@ -367,34 +364,14 @@ def hash_widths(sampled: Array, spread: float) -> Array:
 
 
 @njit(nogil=True, cache=True)
-def _largest(values: Array, eligible: Array) -> float:
-    """The largest value of an eligible cell, at least 0; what is no number is found by the solve."""
-    largest = 0.0
-    for k in range(values.shape[0]):
-        for i in range(values.shape[1]):
-            x = np.float64(values[k, i])
-            if x > largest and (eligible.size == 0 or eligible[k, i]):
-                largest = x
-    return largest
-
-
-@njit(nogil=True, cache=True)
 def _first_codes(
-    values: Array,
-    eligible: Array,
-    costs: Array,
-    rate: float,
-    segment: Array,
-    choice: Array,
-    prices: Array,
-    closed: Array,
-    scale: float,
-    found: Array,
+    cells: Cells, rate: float, choice: Array, prices: Array, closed: Array, scale: float, found: Array
 ) -> None:
     """found[g, k] = the largest v_ik - (v_ia - price_a) of a closed place, at least 0. Grid integers, (groups, depths).
 
     A loss is never given away where there are no floors, so it has no price.
     """
+    values, eligible, costs, segment = cells
     columns, customers = values.shape
     for i in range(customers):
         g = segment[i] if segment.size > 0 else 0
@@ -417,11 +394,9 @@ def _first_codes(
 
 def first_codes(rows: Rows, choice: Array, prices: Array, closed: Array, scale: float, *, rate: float = 0.0) -> Array:
     """(groups, depths) what the first code of each closed place would bring, in grid integers: 0 for the others."""
-    found, costs = np.zeros(closed.shape, np.int64), rows.costs if rate != 0.0 else None
-    _first_codes(
-        rows.values, or_none(rows.eligible), or_no_costs(costs, rows.values), rate, or_no_segments(rows.group),
-        choice.astype(np.int16, copy=False), prices, closed, scale, found,
-    )  # fmt: skip
+    found = np.zeros(closed.shape, np.int64)
+    cells = rows.cells(costs=rate != 0.0)
+    _first_codes(cells, rate, choice.astype(np.int16, copy=False), prices, closed, scale, found)
     return found
 
 
@@ -441,7 +416,8 @@ class Closed:
         places = (tree.high[tree.leaf] == 0) | (tree.high[1 : columns + 1] == 0)
         if problem.limits.has_floors or not places.any():
             return None
-        return cls(problem, tree, places, _largest(problem.values, or_none(problem.eligible)))
+        largest, _ = cell_range(problem.rows, slice(0, problem.customers))
+        return cls(problem, tree, places, largest)
 
     def left(self) -> AllocationProblem:
         """The problem in which nobody is eligible for them."""
@@ -467,8 +443,7 @@ class Closed:
 
     def priced(self, found: Assignment, *, rate: float) -> Assignment:
         """The solution of `left` with the prices of these places."""
-        rows = TableInMemory(self.problem).rows
-        first = first_codes(rows, found.choice, self.on_grid(found), self.places, self.scale, rate=rate)
+        first = first_codes(self.problem.rows, found.choice, self.on_grid(found), self.places, self.scale, rate=rate)
         return self.with_first(found, first)
 
     @property
