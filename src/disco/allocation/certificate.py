@@ -8,6 +8,12 @@ For any prices, with q = depth price + segment price + budget price · cost, no 
 leaves on the table, term by term: differences of two large sums would drown the gap in rounding. A customer's loss
 below 2⁻⁴⁹ of the values and prices it is a difference of (or below 2⁻⁹⁹⁹) is rounding, and counts as none.
 
+Why the bound holds: take any allocation within the limits. A customer who has place k in it is worth v_ik = q_ik +
+(v_ik - q_ik), and the second part is at most the customer's maximum above. The first parts add up, limit by limit, to
+price · count, which is at most price⁺ · cap - price⁻ · floor, and to budget price · cost, which is at most budget price
+· budget. Nothing else is needed: the prices may come from anywhere, and bad ones only make the bound loose. So an
+allocation whose value equals the bound is optimal, whoever found it, and a solver with an error in it is found out.
+
 `audit` is a pure function of some customers of a table in memory or in chunks. Sums are exact integers
 (`records.exact_sums`) that are rounded once, so that value and bound have the same bits however the table is divided.
 """
@@ -19,8 +25,9 @@ from typing import NamedTuple
 import numpy as np
 
 from disco.allocation.limits import UNLIMITED, Limits
-from disco.allocation.problem import AllocationProblem, Cells
+from disco.allocation.problem import BLOCK, AllocationProblem, Cells
 from disco.allocation.result import Allocation, Status, relative_gap
+from disco.allocation.table import CHUNK
 from disco.records.arrays import Array, Integers
 from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import inner_kernel, njit
@@ -32,10 +39,6 @@ from disco.records.ports import Engine
 _ROUNDING = 2.0**-49
 # Denormal money: two steps of the finest grid there is.
 _NOTHING = 2.0**-999
-# Customers at a time, so that what is known of them stays in the cache.
-_BLOCK = 2048
-# Customers per chunk: a pass is memory-bound and takes milliseconds, so few and long chunks.
-_CHUNK = 262_144
 
 
 @inner_kernel(cache=True)
@@ -144,13 +147,13 @@ def _audit(
         for k in range(columns):
             dear[group * (columns + 1) + k + 1] = prices[group, k]
             dearest = max(dearest, abs(prices[group, k]))
-    place = np.empty(_BLOCK, np.int64)  # no code is 0
-    of_group = np.zeros(_BLOCK, np.int64)  # where the places of each customer's segment begin
-    best, own, line = np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64)
-    worth, left, paid = np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64)
+    place = np.empty(BLOCK, np.int64)  # no code is 0
+    of_group = np.zeros(BLOCK, np.int64)  # where the places of each customer's segment begin
+    best, own, line = np.empty(BLOCK, np.float64), np.empty(BLOCK, np.float64), np.empty(BLOCK, np.float64)
+    worth, left, paid = np.empty(BLOCK, np.float64), np.empty(BLOCK, np.float64), np.empty(BLOCK, np.float64)
     seen = np.zeros((4, groups * (columns + 1)), np.int64)  # four, because neighbours often choose alike
-    for base in range(start, stop, _BLOCK):
-        count = min(_BLOCK, stop - base)
+    for base in range(start, stop, BLOCK):
+        count = min(BLOCK, stop - base)
         _best_nets(cells, prices, budget_price, budget, base, base + count, line[:count], best[:count])
         wrong = count
         for j in range(count):  # short loops: each alone runs several times as fast as all in one
@@ -286,7 +289,7 @@ def certify(
         return audit(cells, choice[rows], effective, budget_price=rate, budget=most, part=rows)
 
     totals = Audit(0, 0, 0, np.zeros(effective.shape, np.int64))
-    for part in spread(audited, row_chunks(problem.customers, size=_CHUNK), engine=engine):
+    for part in spread(audited, row_chunks(problem.customers, size=CHUNK), engine=engine):
         if isinstance(part, Impossible):
             raise CertificateError(
                 f"choice of row {part.row + 1}", found=int(choice[part.row]), expected="an eligible column, or -1"

@@ -329,30 +329,6 @@ def _cheapest_floor(problem: AllocationProblem, floors: list[_Limit], least: _Le
 
 def _pays(problem: AllocationProblem, limit: _Limit, change: int, least: _LeastCost) -> bool:
     """Whether the budget pays for the floors when this one is lowered by so many."""
-    limits, columns = problem.limits, problem.columns
-    lowered = _changed(limits, limit, change)
-    if limit.row >= columns and lowered.segment_floors is not None and not limits.floors.any():
-        return _segment_pays(problem, (limit.row - columns) // columns, lowered.segment_floors, least)
-    found = _least_cost(problem, lowered, warm=least.solution.potentials[1 : columns + 1])
-    return found is not None and found.cost <= (limits.budget or 0.0)
-
-
-def _segment_pays(problem: AllocationProblem, group: int, floors: Integers, least: _LeastCost) -> bool:
-    """The same where only segments have floors: each meets its own, and no cap stands in the way of the least."""
-    assert problem.limits.segment is not None
-    assert problem.costs is not None
-    here = problem.limits.segment == group
-    rows, choice = np.flatnonzero(here), least.solution.choice
-    part = AllocationProblem(
-        -problem.costs[:, rows],
-        Limits(np.full(problem.columns, UNLIMITED), floors[group]),
-        None if problem.eligible is None else problem.eligible[:, rows],
-        keys=problem.keys_of(rows),
-    )
-    found = solve(part)
-    if not found.feasible:
-        return False
-    others = np.flatnonzero((choice >= 0) & ~here)
-    own = np.flatnonzero(found.choice >= 0)
-    paid = [*problem.costs[choice[others], others].tolist(), *problem.costs[found.choice[own], rows[own]].tolist()]
-    return math.fsum(paid) <= (problem.limits.budget or 0.0)
+    prices = least.solution.potentials[1 : problem.columns + 1]
+    found = _least_cost(problem, _changed(problem.limits, limit, change), warm=prices)
+    return found is not None and found.cost <= (problem.limits.budget or 0.0)

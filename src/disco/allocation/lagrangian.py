@@ -2,6 +2,11 @@
 
     L(λ) = max Σ (v - λ·c) + λ·budget   is at least the value of every allocation within the budget, for every λ ≥ 0.
 
+Why: an allocation within the budget has Σ c ≤ budget, so that λ · (budget - Σ c) is at least 0 and its value no more
+than Σ (v - λ·c) + λ·budget, which is at most L(λ). L is convex and made of straight pieces, one for each allocation
+that is best somewhere, and the slope of a piece is what its allocation leaves of the budget. Its minimum is where this
+changes its sign: between an allocation that spends too much and one that does not.
+
 `Lagrangian.at(λ)` solves that problem and says what its allocation is worth and what it costs (`Priced`). Sums are
 integers on a grid that depends on the whole table alone (`SumGrid`), so that neither the order of rows nor the part of
 the table that is still looked at changes them.
@@ -18,7 +23,7 @@ import numpy as np
 
 from disco.allocation.limits import UNLIMITED, Tree
 from disco.allocation.paths import Assignment
-from disco.allocation.problem import AllocationProblem, Cells, largest_of
+from disco.allocation.problem import BLOCK, AllocationProblem, Cells, largest_of
 from disco.allocation.rules import RateRange, choice_sums
 from disco.allocation.solve import solve
 from disco.records.arrays import Array
@@ -106,7 +111,7 @@ def wanted(cells: Cells, prices: Array, rate: float, start: int, stop: int) -> f
     """Σ_i max(0, max_k value - rate · cost - price) over the customers start to stop, prices: (groups, depths)."""
     values, eligible, costs, segment = cells
     total = 0.0
-    best, price = np.empty(2048), np.empty(2048)
+    best, price = np.empty(BLOCK), np.empty(BLOCK)
     for base in range(start, stop, best.size):
         count = min(best.size, stop - base)
         best[:] = 0.0

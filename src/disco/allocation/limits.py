@@ -276,7 +276,7 @@ class Tree:
     def nodes(self) -> int:
         return int(self.parent.size)
 
-    def less(self, counts: Array, low: Array | None = None, high: Array | None = None) -> tuple[Array, Array]:
+    def left_after(self, counts: Array, low: Array | None = None, high: Array | None = None) -> tuple[Array, Array]:
         """low and high after `counts` (groups, depths) customers have taken their places."""
         taken = np.zeros(self.parent.size, np.int64)
         columns = counts.shape[1]
@@ -286,12 +286,6 @@ class Tree:
         else:
             taken[1:] = counts[0]
         return (self.low if low is None else low) - taken, (self.high if high is None else high) - taken
-
-    def scaled(self, share: float) -> tuple[Array, Array]:
-        """Limits for a sample with this share of the customers, rounded so that no floor asks more than its cap."""
-        high = np.maximum(np.rint(self.high * share), self.high > 0).astype(np.int64)
-        low = np.minimum(np.floor(self.low * share), high).astype(np.int64)
-        return low, high
 
 
 def tree_of(limits: Limits) -> Tree:

@@ -501,7 +501,7 @@ class BudgetTable:
         passed = self.table.screen(InRange(range_, margin, scales), open_share=open_share)
         if not passed.kept or passed.opened > TOO_MANY * self.customers:
             return None
-        if (tree_of(problem.limits).less(passed.counts)[1] < 0).any():
+        if (tree_of(problem.limits).left_after(passed.counts)[1] < 0).any():
             return None
         self.last_pass = passed
         numbers, rows = self.table.contested(passed)

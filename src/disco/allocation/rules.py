@@ -11,6 +11,14 @@ place depends on where the prices will be in the end. There are three:
 - `InRange`: two budget prices with a box at either, that is `InBox` twice. Bids are linear in both, so who wins at the
   worst corner of either box wins in between.
 
+A rule is never trusted: it says what follows *if* the final prices are among its own, and whoever made it asks
+afterwards whether they are (`PriceBox.holds`, `PriceGaps.holds`, `GridBox.holds`, `RateRange.holds`). If not, the whole
+pass is thrown away (`solve`).
+
+What makes a box useful is that customers compare. Of a customer's best and second-best place only the difference of two
+prices counts, and it is known better than either price. So the common shift t of all prices has a width of its own: it
+concerns only the choice between a code and none.
+
 A later pass with the same rule settles the same customers, so a table in chunks need not remember them. The places bid
 for customers in blocks: kernels keep the best two bids of everybody in a block, and who made the best.
 """
@@ -21,13 +29,10 @@ from typing import NamedTuple
 import numpy as np
 
 from disco.allocation.grid import NEVER, tie_hash
-from disco.allocation.problem import Cells, Rows
+from disco.allocation.problem import BLOCK, Cells, Rows
 from disco.allocation.table import Settling, as_float, bits_of, load_line, value_range
 from disco.records.arrays import Array
 from disco.records.compiled import inner_kernel, njit
-
-# Customers per block, long enough for the prefetcher and short enough for the second-level cache.
-BLOCK = 2048
 
 
 @inner_kernel(cache=True)
@@ -45,33 +50,11 @@ def compete(line: Array, shift: float, place: int, first: Array, second: Array, 
 
 
 @inner_kernel(cache=True)
-def compete_two(
-    line: Array, other: Array, shift: float, other_shift: float, place: int, first: Array, second: Array,
-    winner: Array,
-) -> None:  # fmt: skip
-    """Two places at once: half the traffic of `compete` for the three state arrays."""
-    for j in range(line.size):
-        x = line[j] - shift
-        y = other[j] - other_shift
-        f = first[j]
-        s = second[j]
-        w = winner[j]
-        larger = x if x >= y else y
-        smaller = y if x >= y else x
-        of = place if x >= y else place + 1
-        ahead = larger > f
-        lesser = f if ahead else larger
-        lesser = lesser if lesser > smaller else smaller
-        second[j] = lesser if lesser > s else s
-        first[j] = larger if ahead else f
-        winner[j] = of if ahead else w
-
-
-@inner_kernel(cache=True)
 def compete_four(
     a: Array, b: Array, c: Array, d: Array, shifts: Array, place: int, first: Array, second: Array, winner: Array
 ) -> None:
-    """Four places at once, by the better of either pair; equal bids go to the first of them, as in `compete_two`."""
+    """Four places at once, a quarter of the traffic of `compete` for the three state arrays. The better of either pair
+    goes on; equal bids go to the first of them."""
     shift_a, shift_b, shift_c, shift_d = shifts[0], shifts[1], shifts[2], shifts[3]
     for j in range(a.size):
         x = a[j] - shift_a
@@ -122,7 +105,13 @@ class PriceBox(NamedTuple):
 
 
 class PriceGaps(NamedTuple):
-    """How far prices may be apart: more precisely known than each price, where depths compete in a chain."""
+    """How far prices may be apart: more precisely known than each price, where depths compete in a chain.
+
+    A chain: all customers rank the depths alike, so that each depth competes with the next one only. Errors then add up
+    along the chain, and the width of a price is that of the whole way to "no code", while neighbours are close
+    together. Without gaps 1,000,000 × 8 values in a chain take 54 to 58 ms instead of 35, and others 37 to 39
+    instead of 28 to 32.
+    """
 
     most: Array  # (1 + depths, 1 + depths) the largest p_a - p_b, with "no code" first; ∞: nobody is settled at a
 
@@ -284,7 +273,12 @@ _NO_GAPS = np.empty((0, 0))
 
 @dataclass(frozen=True, slots=True)
 class InBox:
-    """Whose place is the same for all prices of a box, or for all that are no further apart than is possible."""
+    """Whose place is the same for all prices of a box, or for all that are no further apart than is possible.
+
+    A customer is settled at a depth k that is ahead of the second best by more than 2·width_k where all prices are at
+    their lowest: k alone may then become dearer, by twice its width, which is the worst corner for it. "No code" bids
+    the width of the common shift, for the same reason.
+    """
 
     box: PriceBox
     margin: float  # by how much a place must win: far above the rounding of a bid

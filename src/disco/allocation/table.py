@@ -261,13 +261,8 @@ class Layout:
                 column = pc.fill_null(column, 0)
             matrix[row] = column.to_numpy()
         if not np.isfinite(matrix.sum()) and not np.isfinite(matrix).all():
-            row, at = (int(place) for place in np.argwhere(~np.isfinite(matrix))[0])
-            raise InputError(
-                f"column {names[row]}, customer {chunk[ID][at].as_py()}",
-                found=float(matrix[row, at]),
-                expected="a finite number",
-                fix="Leave the cell null where a customer may not get this depth.",
-            )
+            fix = "Leave the cell null where a customer may not get this depth."
+            _refuse_cell(chunk, names, ~np.isfinite(matrix), matrix, expected="a finite number", fix=fix)
         return matrix, known
 
     def _check_costs(self, chunk: pa.Table, costs: Floats, known: Flags | None, eligible: Flags | None) -> None:
@@ -275,19 +270,10 @@ class Layout:
         if known is not None:
             missing = ~known if eligible is None else ~known & eligible
             if missing.any():
-                row, at = (int(place) for place in np.argwhere(missing)[0])
-                raise InputError(
-                    f"column {self.costs[row]}, customer {chunk[ID][at].as_py()}",
-                    found="a null",
-                    expected="a cost, because the values let this customer have this depth",
-                )
+                expected = "a cost, because the values let this customer have this depth"
+                _refuse_cell(chunk, self.costs, missing, None, expected=expected)
         if costs.size and costs.min() < 0:
-            row, at = (int(place) for place in np.unravel_index(int(costs.argmin()), costs.shape))
-            raise InputError(
-                f"column {self.costs[row]}, customer {chunk[ID][at].as_py()}",
-                found=float(costs[row, at]),
-                expected="a cost of at least 0",
-            )
+            _refuse_cell(chunk, self.costs, costs == costs.min(), costs, expected="a cost of at least 0")
 
     def _groups(self, labels: pa.ChunkedArray) -> Integers:
         """The row of each customer's segment; that of all others is the last."""
@@ -300,6 +286,15 @@ class Layout:
         numbers = pc.fill_null(encoded.indices.cast(pa.int64()), len(rows)).to_numpy(zero_copy_only=False)
         groups: Integers = np.array([*rows, missing], np.int64)[numbers]
         return groups
+
+
+def _refuse_cell(
+    chunk: pa.Table, names: tuple[str, ...], bad: Array, cells: Array | None, *, expected: str, fix: str | None = None
+) -> None:
+    """InputError about the first bad cell; cells: what stands there, None: nothing."""
+    row, at = (int(place) for place in np.argwhere(bad)[0])
+    found = "a null" if cells is None else float(cells[row, at])
+    raise InputError(f"column {names[row]}, customer {chunk[ID][at].as_py()}", found=found, expected=expected, fix=fix)
 
 
 def depth_columns(schema: pa.Schema, *, where: str, prefix: str = "") -> dict[float, str]:
@@ -325,7 +320,10 @@ def depth_columns(schema: pa.Schema, *, where: str, prefix: str = "") -> dict[fl
 
 
 class Grid(NamedTuple):
-    """What all cells of a table together say: how fine the grid is, and how far a place must win by."""
+    """What all cells of a table together say: how fine the grid is, and how far a place must win by.
+
+    Whatever part of a table is solved, the grid is that of the whole: otherwise a decision would depend on the part.
+    """
 
     top: float  # the largest value; with floors, the largest magnitude
     margin: float  # 1e-12 of it, at least: far above the rounding of a bid
@@ -404,7 +402,13 @@ PartFunction: TypeAlias = Callable[[Rows, slice], Result]
 
 
 class ValueTable(Protocol):
-    """All customers, wherever they are: what the driver (`solve`) and the search for a budget price ask of them."""
+    """All customers, wherever they are: what the driver (`solve`) and the search for a budget price ask of them.
+
+    There are two. `TableInMemory` reads slices of arrays where they are and can copy everybody who is needed. Of
+    `TableInChunks` there are only a sample and the open customers here, and everything else is a pass over files or
+    partitions. What they differ in is what is at hand (`Pass.rows`, `contested`) and what is too much to ask
+    (`everybody`); rules, samples by size and sums of passes are the same.
+    """
 
     @property
     def customers(self) -> int: ...
@@ -455,7 +459,7 @@ class ValueTable(Protocol):
 
 # Customers per chunk of a pass. A pass without segments and costs is bound by memory and takes milliseconds, so few and
 # long chunks; one with them is bound by arithmetic, so that two threads halve it.
-_CHUNK, _SMALL_CHUNK = 262_144, 65_536
+CHUNK, _SMALL_CHUNK = 262_144, 65_536
 # A pass that leaves a larger share open saves too little: values tie, and keeping the customers would copy the matrix.
 TOO_MANY = 0.6
 # Customers, at most, who are all copied where a sample tells too little: 100 MB as float64 of eight depths.
@@ -493,7 +497,7 @@ class TableInMemory:
 
     def _chunks(self) -> list[slice]:
         plain = self.problem.limits.segment is None and self.problem.costs is None
-        return row_chunks(self.customers, size=_CHUNK if plain else _SMALL_CHUNK)
+        return row_chunks(self.customers, size=CHUNK if plain else _SMALL_CHUNK)
 
     def sample(self, size: int, *, scattered: bool = True) -> TableSample:
         problem, segment = self.problem, self.problem.limits.segment
