@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from disco.allocation.limits import UNLIMITED, Limits
-from disco.allocation.problem import BLOCK, AllocationProblem, Cells
+from disco.allocation.problem import BLOCK, AllocationProblem, TableCells
 from disco.allocation.result import Allocation, Status, relative_gap
 from disco.allocation.table import CHUNK
 from disco.records.arrays import Array, Integers
@@ -90,7 +90,7 @@ def _best_of_four(a: Array, b: Array, c: Array, d: Array, prices: Array, best: A
 
 @inner_kernel(cache=True)
 def _best_nets(
-    cells: Cells, prices: Array, budget_price: float, budget: float, base: int, end: int, line: Array, best: Array
+    cells: TableCells, prices: Array, budget_price: float, budget: float, base: int, end: int, line: Array, best: Array
 ) -> None:
     """best[j] = the most that any place, or none, is worth to customer base + j beyond its price."""
     values, eligible, costs, segment = cells
@@ -129,7 +129,7 @@ def _any_short(best: Array, own: Array) -> bool:
 
 @njit(nogil=True, cache=True)
 def _audit(
-    cells: Cells, choice: Array, prices: Array, budget_price: float, budget: float, start: int, stop: int,
+    cells: TableCells, choice: Array, prices: Array, budget_price: float, budget: float, start: int, stop: int,
     counts: Array, sums: Array,
 ) -> int:  # fmt: skip
     """Add the customers start to stop to counts (groups, 1 + depths), no code first, and to the sums of `Audit`.
@@ -229,7 +229,7 @@ class Audit:
 
 
 def audit(
-    cells: Cells, choice: Array, prices: Array, *, budget_price: float, budget: float, part: slice
+    cells: TableCells, choice: Array, prices: Array, *, budget_price: float, budget: float, part: slice
 ) -> Audit | Impossible:
     """What the customers of a part have, cost, and leave on the table at prices (groups, depths).
 

@@ -126,6 +126,56 @@ def _pairs_within(
                     seen[place, k + 1] += 1.0
 
 
+@inner_kernel("int64(float64, float64)", cache=True)
+def _level(gap: float, window: float) -> int:
+    """The first l with gap < window · 4ˡ, at most _WIDENINGS: from the exponent of two, without a branch."""
+    exponent = int(np.float64(gap / window).view(np.int64) >> 52) - 1023
+    return min(max((exponent >> 1) + 1, 0), _WIDENINGS)
+
+
+@inner_kernel(f"void({_STATE}, float64, boolean, boolean[::1], float64[:, :, ::1])", cache=True)
+def _pairs_of(
+    sample: Array, prices: Array, first: Array, second: Array, winner: Array, window: float, rivals: bool,
+    thin: Array, seen: Array,
+) -> None:  # fmt: skip
+    """seen[l] += as `_pairs_within` window · 4ˡ, of the pairs with a thin depth in them; one pass for all l.
+
+    thin: (1 + depths,) Booleans, False for no code.
+    seen: a level more than there are windows, whose content says nothing.
+    """
+    columns, rows = sample.shape
+    for depth in range(columns):
+        here = depth + 1
+        if not thin[here]:
+            continue
+        line, price = sample[depth], prices[depth]
+        for i in range(rows):
+            place = winner[i]
+            if rivals:
+                seen[_level(first[i] - (line[i] - price), window), place, here] += 1.0
+                continue
+            near = line[i] - price == second[i] and place != here and not thin[place]
+            if near and _runner_up(sample, prices, i, place, second[i]) == here:
+                seen[_level(first[i] - second[i], window), place, here] += 1.0
+        for level in range(_WIDENINGS + 1):
+            seen[level, here, here] = 0.0  # nobody competes with themselves
+    for i in range(rows):
+        place = winner[i]
+        if thin[place]:  # pairs with another thin depth were counted in its line
+            if rivals:
+                seen[_level(first[i], window), place, 0] += 1.0
+                for k in range(columns):
+                    if not thin[k + 1]:
+                        seen[_level(first[i] - (sample[k, i] - prices[k]), window), place, k + 1] += 1.0
+            else:
+                runner_up = _runner_up(sample, prices, i, place, second[i])
+                seen[_level(first[i] - second[i], window), place, runner_up] += 1.0
+    for wider in range(1, _WIDENINGS):
+        for a in range(columns + 1):
+            for b in range(columns + 1):
+                seen[wider, a, b] += seen[wider - 1, a, b]
+
+
 @inner_kernel("float64(float64[:, ::1], int64)", cache=True)
 def _near(seen: Array, k: int) -> float:
     """How many customers are near a tie with place k."""
@@ -157,24 +207,27 @@ def tie_density(
             density[k, other] = 0.0
     if not window > 0.0 or window == np.inf:
         return
-    seen = np.zeros((_WIDENINGS, places, places))  # through each window
-    level_of = np.zeros(places, np.int64)  # the window of each depth
-    level = 0
-    some_thin = True
-    while some_thin and level < _WIDENINGS:
-        _pairs_within(sample, prices, first, second, winner, window * 4.0**level, rivals, seen[level])
-        some_thin = False
+    closest = np.zeros((places, places))
+    _pairs_within(sample, prices, first, second, winner, window, rivals, closest)
+    level_of = np.zeros(places, np.int64)
+    thin = np.zeros(places, np.bool_)
+    some_thin = False
+    for k in range(1, places):
+        thin[k] = free[k - 1] and _near(closest, k) < enough
+        some_thin |= thin[k]
+    seen = np.zeros((_WIDENINGS + 1, places, places))
+    if some_thin:
+        _pairs_of(sample, prices, first, second, winner, window, rivals, thin, seen)
         for k in range(1, places):
-            # only a depth that was thin in the window before is looked at again
-            if level_of[k] == level and free[k - 1] and _near(seen[level], k) < enough and level + 1 < _WIDENINGS:
+            while thin[k] and level_of[k] + 1 < _WIDENINGS:
                 level_of[k] += 1
                 windows[k - 1] *= 4.0
-                some_thin = True
-        level += 1
+                thin[k] = _near(seen[level_of[k]], k) < enough
     for a in range(places):
         for b in range(a):
             level = max(level_of[a], level_of[b])
-            weight = (seen[level, a, b] + seen[level, b, a]) / (2.0 * window * 4.0**level)
+            pairs = closest if level == 0 else seen[level]
+            weight = (pairs[a, b] + pairs[b, a]) / (2.0 * window * 4.0**level)
             density[a - 1, a - 1] += weight
             if b > 0:
                 density[b - 1, b - 1] += weight

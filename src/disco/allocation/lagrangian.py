@@ -23,7 +23,7 @@ import numpy as np
 
 from disco.allocation.limits import UNLIMITED, Tree
 from disco.allocation.paths import Assignment
-from disco.allocation.problem import BLOCK, AllocationProblem, Cells, largest_of
+from disco.allocation.problem import BLOCK, AllocationProblem, TableCells, largest_of
 from disco.allocation.rules import RateRange, choice_sums
 from disco.allocation.solve import solve
 from disco.records.arrays import Array
@@ -107,7 +107,7 @@ class SettledRest:
 
 
 @njit(nogil=True, cache=True)
-def wanted(cells: Cells, prices: Array, rate: float, start: int, stop: int) -> float:
+def wanted(cells: TableCells, prices: Array, rate: float, start: int, stop: int) -> float:
     """Σ_i max(0, max_k value - rate · cost - price) over the customers start to stop, prices: (groups, depths)."""
     values, eligible, costs, segment = cells
     total = 0.0
@@ -136,7 +136,7 @@ def wanted(cells: Cells, prices: Array, rate: float, start: int, stop: int) -> f
 
 
 @njit(nogil=True, cache=True)
-def least_losses(cells: Cells, choice: Array, rate: float, start: int, stop: int, least: Array) -> None:
+def least_losses(cells: TableCells, choice: Array, rate: float, start: int, stop: int, least: Array) -> None:
     """least[a + 1, b + 1] ← the least that a customer start to stop who has a would lose by moving to b (-1: no code),
     at a budget price and without prices of the limits."""
     values, eligible, costs, _ = cells

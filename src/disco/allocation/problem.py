@@ -37,7 +37,7 @@ from disco.records.identity import customer_keys, read_ids, row_keys
 BLOCK = 2_048
 
 
-class Cells(NamedTuple):
+class TableCells(NamedTuple):
     """What kernels read of some customers. An array of size 0 stands for what there is none of: an argument that may be
     None would be compiled once with it and once without."""
 
@@ -79,11 +79,11 @@ class Rows(NamedTuple):
     def nbytes(self) -> int:
         return sum(part.nbytes for part in self if part is not None)
 
-    def cells(self, *, costs: bool = True, segments: bool = True) -> Cells:
+    def cells(self, *, costs: bool = True, segments: bool = True) -> TableCells:
         """As kernels read them; costs, segments: whether these matter."""
         paid = self.costs if costs else None
         group = self.group if segments else None
-        return Cells(
+        return TableCells(
             self.values,
             _NO_FLAGS if self.eligible is None else self.eligible,
             np.empty((1, 0), self.values.dtype) if paid is None else paid,

@@ -41,7 +41,7 @@ from disco.allocation.lagrangian import (
     worth_of_limits,
 )
 from disco.allocation.limits import tree_of
-from disco.allocation.problem import AllocationProblem, Cells, Rows
+from disco.allocation.problem import AllocationProblem, Rows, TableCells
 from disco.allocation.rules import InBox, InRange, PriceBox, RateRange, choice_sums, place_counts
 from disco.allocation.table import (
     TOO_MANY,
@@ -75,7 +75,7 @@ _MARGIN = 1e-10
 
 
 @njit(nogil=True, cache=True)
-def _spending(net: Array, cells: Cells, prices: Array, sums: Array) -> float:
+def _spending(net: Array, cells: TableCells, prices: Array, sums: Array) -> float:
     """sums[:, g, k] = customers of a segment who want depth k at these prices, Σ of their costs, Σ of the squares.
 
     net: (depths, customers) values less costs of the first customers of the cells.

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from disco.allocation.grid import NEVER, tie_hash
-from disco.allocation.problem import BLOCK, Cells, Rows
+from disco.allocation.problem import BLOCK, Rows, TableCells
 from disco.allocation.table import Settling, as_float, bits_of, load_line, value_range
 from disco.records.arrays import Array
 from disco.records.compiled import inner_kernel, njit
@@ -127,7 +127,7 @@ class PriceGaps(NamedTuple):
 
 
 @inner_kernel(cache=True)
-def _left_apart(cells: Cells, rate: float, base: int, reach: Array, winner: Array, near: Array) -> int:
+def _left_apart(cells: TableCells, rate: float, base: int, reach: Array, winner: Array, near: Array) -> int:
     """Move to the front of near those of its customers base + near[at] whose winner may lose; how many they are.
 
     reach: (1 + depths, 1 + depths) by how much place a must be worth more than place b, with "no code" first.
@@ -172,7 +172,7 @@ def _reaches(box: PriceBox, margin: float, reach: Array) -> float:
 
 @njit(nogil=True, cache=True)
 def _screen(
-    cells: Cells, bits: Array, rate: float, start: int, stop: int, box: PriceBox, margin: float, apart: Array,
+    cells: TableCells, bits: Array, rate: float, start: int, stop: int, box: PriceBox, margin: float, apart: Array,
     choice: Array, counts: Array, rows: Array, found: Array,
 ) -> int:  # fmt: skip
     """Fill choice (stop - start,), add settled customers to counts (groups, depths), and list the open ones in rows.
@@ -321,7 +321,7 @@ class GridBox(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def _screen_on_grid(
-    cells: Cells, rate: float, keys: Array, start: int, stop: int, scale: float, keep_negative: bool, box: GridBox,
+    cells: TableCells, rate: float, keys: Array, start: int, stop: int, scale: float, keep_negative: bool, box: GridBox,
     choice: Array, counts: Array, rows: Array,
 ) -> int:  # fmt: skip
     """Fill choice (stop - start,), add settled customers to counts (groups, depths), and list the open ones in rows.

@@ -54,7 +54,7 @@ from disco.allocation.dual import Guess, Precision, descend, guess_prices, sampl
 from disco.allocation.grid import grid_scale, to_grid
 from disco.allocation.limits import Tree, tree_of
 from disco.allocation.paths import Assignment, Settled, settle_from
-from disco.allocation.problem import AllocationProblem, Cells, Rows
+from disco.allocation.problem import AllocationProblem, Rows, TableCells
 from disco.allocation.rules import GridBox, InBox, OnGrid
 from disco.allocation.table import (
     COPIED,
@@ -415,7 +415,7 @@ def hash_widths(sampled: Array, spread: float) -> Array:
 
 @njit(nogil=True, cache=True)
 def _first_codes(
-    cells: Cells, rate: float, choice: Array, prices: Array, closed: Array, scale: float, found: Array
+    cells: TableCells, rate: float, choice: Array, prices: Array, closed: Array, scale: float, found: Array
 ) -> None:
     """found[g, k] = the largest v_ik - (v_ia - price_a) of a closed place, at least 0. Grid integers, (groups, depths).
 

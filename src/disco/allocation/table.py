@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.allocation.limits import Limits, SegmentLimits
-from disco.allocation.problem import SEEN_WHOLE, AllocationProblem, Cells, Rows
+from disco.allocation.problem import SEEN_WHOLE, AllocationProblem, Rows, TableCells
 from disco.records.arrays import Array, Flags, Floats, Integers, Keys
 from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import inner_kernel, njit
@@ -94,7 +94,7 @@ def _read(values: Array, rows: Array, out: Array) -> None:
 
 
 @inner_kernel(cache=True)
-def _less_costs(cells: Cells, rate: float, rows: Array, out: Array) -> None:
+def _less_costs(cells: TableCells, rate: float, rows: Array, out: Array) -> None:
     """out[k, j] -= rate · cost of customer rows[j], and -∞ where ineligible."""
     _, eligible, costs, _ = cells
     for k in range(out.shape[0]):
@@ -108,7 +108,7 @@ def _less_costs(cells: Cells, rate: float, rows: Array, out: Array) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _take(cells: Cells, rate: float, rows: Array, out: Array, found: Array) -> None:
+def _take(cells: TableCells, rate: float, rows: Array, out: Array, found: Array) -> None:
     values, eligible = cells.values, cells.eligible
     _read(values, rows, out)
     bits = out.view(np.int64)
@@ -138,7 +138,7 @@ def take(rows: Rows, rate: float, numbers: Array, out: Array) -> tuple[float, fl
 
 
 @inner_kernel(cache=True)
-def load_line(cells: Cells, rate: float, centre: Array, width: Array, k: int, start: int, line: Array) -> None:
+def load_line(cells: TableCells, rate: float, centre: Array, width: Array, k: int, start: int, line: Array) -> None:
     """line[j] = value - rate · cost - (centre - width) of customer start + j; -∞ where ineligible."""
     values, eligible, costs, segment = cells
     count = line.size
