@@ -50,7 +50,7 @@ def make(folder: Path, customers: int, depths: int, *, costs: bool) -> None:
 def measure(folder: Path, customers: int, depths: int, *, budget: bool, threads: int | None, master: str | None) -> Any:
     """One allocation: survey to written decisions."""
     from disco import LocalEngine, allocate_table
-    from disco.allocation.allocate_table import _Run
+    from disco.allocation.allocate import _Run
 
     seconds: list[tuple[str, float]] = []
     fold = _Run._fold

@@ -71,7 +71,7 @@ def both(one: Any, other: Any) -> Any:
 def decided(table: Any, customers: int, folder: Path, *, budget: bool) -> tuple[dict[str, float], Any]:
     """Contexts → written decisions; seconds of each stage, and the allocation."""
     from disco import Thompson
-    from disco.allocation.allocate_table import _Run, allocate_table
+    from disco.allocation.allocate import _Run, allocate_table
     from disco.operations.offline import ValuedChunk
 
     stages: dict[str, float] = {}

@@ -9,11 +9,10 @@ import pytest
 
 from disco.allocation import allocate, rules
 from disco.allocation.lagrangian import least_losses, prices_from
+from disco.allocation.problem import Rows
 from disco.allocation.rules import PriceGaps
-from disco.allocation.table import NO_FLAGS
 
 CUSTOMERS = 30_000
-NO_COSTS = np.empty((1, 0))
 
 
 def sorted_choice(size: np.ndarray, factors: np.ndarray, caps: np.ndarray) -> np.ndarray:
@@ -77,7 +76,8 @@ def test_whom_the_distances_between_prices_settle_has_the_best_place_at_all_such
     np.fill_diagonal(reach, -np.inf)  # as the pass has it: nobody competes with themselves
     place = np.vstack([np.zeros(customers), values - centre[:, None]]).argmax(axis=0)
     near = np.arange(customers)
-    left = rules._left_apart.__wrapped__(values, NO_FLAGS, NO_COSTS, 0.0, 0, reach, place, near)
+    cells = Rows(np.empty(0, np.uint64), values, None, None, None).cells()
+    left = rules._left_apart.__wrapped__(cells, 0.0, 0, reach, place, near)
     settled = np.ones(customers, np.bool_)
     settled[near[:left]] = False
     assert 0.02 < settled.mean() < 0.98
@@ -96,5 +96,6 @@ def test_prices_from_an_allocation_are_those_of_the_solve(seed):
     result = allocate(values, caps)
     least = np.full((6, 6), np.inf)
     by_depth = np.ascontiguousarray(values.T)
-    least_losses(by_depth, np.empty((0, 0), np.bool_), np.zeros_like(by_depth), result.choice, 0.0, 0, 2_000, least)
+    cells = Rows(np.empty(0, np.uint64), by_depth, None, np.zeros_like(by_depth), None).cells()
+    least_losses(cells, result.choice, 0.0, 0, 2_000, least)
     assert prices_from(least) == pytest.approx(result.prices, rel=1e-12, abs=1e-12)

@@ -286,7 +286,7 @@ def test_hashes_shared_by_different_ids_are_no_duplicates(small_samples, monkeyp
     whole, chunked = instance("caps", 6000, 1)
     suspects = tables.IdHashes.of(customer_keys(whole["ids"])).twice()
     assert suspects.size > 1000
-    assert sum(map(len, tables.Suspected(suspects)(chunked["table"]))) > 5900
+    assert sum(map(len, tables.suspected(suspects, chunked["table"]))) > 5900
     assert allocated(chunked, 4).proof.value == allocate(**whole).value
 
 

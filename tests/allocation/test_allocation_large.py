@@ -138,7 +138,7 @@ def test_chunks_do_not_change_what_a_pass_finds(monkeypatch):
     whole = table.screen(rule)
     assert 100 < whole.opened < 10_000
     for chunk in (777, 4096):
-        monkeypatch.setattr(tables, "_CHUNK", chunk)
+        monkeypatch.setattr(tables, "CHUNK", chunk)
         spread_out = tables.TableInMemory(problem, engine=LocalEngine(threads=2))
         parts = spread_out.screen(rule, open_share=0.01)
         assert (parts.choice == whole.choice).all()

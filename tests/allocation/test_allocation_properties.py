@@ -110,7 +110,7 @@ def test_certificate_sums_exactly_whatever_the_chunks_and_threads(dtype, monkeyp
     counts = np.bincount(choice[rows], minlength=5)
     lost = float(sum(left)) + float((prices * (9000 - counts)).sum()) + rate * (1e9 - cost)
     for chunk, engine in ((262_144, None), (2500, None), (700, LocalEngine(threads=3))):
-        monkeypatch.setattr(certificate, "_CHUNK", chunk)
+        monkeypatch.setattr(certificate, "CHUNK", chunk)
         found = certify(problem, choice, prices, budget_price=rate, engine=engine)
         assert (found.value, found.cost, found.counts.tolist()) == (value, cost, counts.tolist())
         assert found.bound == value + lost

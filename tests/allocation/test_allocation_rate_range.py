@@ -8,8 +8,8 @@ from disco.allocation import Segments, Status, allocate, budget, rate_range
 from disco.allocation.highs import _run
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.limits import UNLIMITED
-from disco.allocation.problem import read_problem
-from disco.allocation.rules import PriceBox, count_range, screen_range
+from disco.allocation.problem import Rows, read_problem
+from disco.allocation.rules import InRange, PriceBox, RateRange
 
 KINDS = ("smooth", "proportional", "whole numbers", "heavy tails", "free cells", "floors", "segments", "eligible")
 
@@ -111,12 +111,11 @@ def test_the_reference_of_a_settled_customer():
         PriceBox(rng.uniform(0, 6, (2, 3)), rng.uniform(0, 0.5, (2, 3)), none_width) for none_width in (0.2, 0.4)
     )
     ends = (0.8, 1.1)
-    choice, counts, rows = np.empty(4000, np.int16), np.zeros((2, 3), np.int64), np.empty(4000, np.int64)
-    opened, worth, spent = screen_range(
-        values, eligible, costs, segment, 0, 4000, ends, boxes, 1e-9, (2.0**20, 2.0**20), choice, counts, rows
-    )
-    settled = np.setdiff1d(np.arange(4000), rows[:opened])
-    assert 0 < opened < 4000
+    rows = Rows(np.empty(0, np.uint64), values, eligible, costs, segment)
+    found = InRange(RateRange(ends, boxes), 1e-9, (2.0**20, 2.0**20)).settle(rows, slice(0, 4000), 4000)
+    choice, counts, worth, spent = found.choice, found.counts, found.worth, found.spent
+    settled = np.setdiff1d(np.arange(4000), found.rows)
+    assert 0 < found.opened == found.rows.size < 4000
     taken = settled[choice[settled] >= 0]
     assert np.array_equal(
         counts, [[np.sum((choice[taken] == k) & (segment[taken] == g)) for k in range(3)] for g in range(2)]
@@ -139,9 +138,15 @@ def test_the_reference_of_counts_at_two_budget_prices():
     rng = np.random.default_rng(4)
     values, costs = rng.gamma(2.0, 5.0, (3, 5000)), rng.gamma(2.0, 1.0, (3, 5000))
     prices, ends = rng.uniform(0, 6, (2, 1, 3)), (0.5, 1.5)
-    counts = np.zeros((2, 1, 3), np.int64)
-    everybody, one_group = np.empty((0, 0), np.bool_), np.empty(0, np.int64)
-    spent = count_range(values, everybody, costs, one_group, 0, 5000, ends, (prices[0], prices[1]), 2.0**20, counts)
+    points = tuple(
+        rate_range.Point(rate, 0.0, 0.0, own[0], own, PriceBox(own, own, 0.0), own[0], 0.0, 0.0)
+        for rate, own in zip(ends, prices, strict=True)
+    )
+    rows = Rows(np.empty(0, np.uint64), values, None, costs, None)
+    counts, spent = np.zeros((2, 1, 3), np.int64), np.zeros(2, np.int64)
+    for part in (slice(0, 2100), slice(2100, 5000)):
+        wanted = rate_range._wants(points, 2.0**20, rows, part)
+        counts, spent = counts + wanted.counts, spent + wanted.spent
     for end in range(2):
         net = values - ends[end] * costs - prices[end].T
         best = np.where(net.max(axis=0) > 0, net.argmax(axis=0), -1)
@@ -177,7 +182,7 @@ def test_an_unlucky_sample_costs_time_and_nothing_else(monkeypatch, unlucky):
 
         def skewed(self, *table, **more):
             sampled(self, *table, **more)
-            self.values, self.costs = self.values * 1.3, self.costs * 1.3
+            self.rows = self.rows._replace(values=self.rows.values * 1.3, costs=self.rows.costs * 1.3)
 
         monkeypatch.setattr(rate_range.RateSample, "__init__", skewed)
     result = allocate(**arguments)

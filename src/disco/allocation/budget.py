@@ -4,6 +4,9 @@ For a budget price λ ≥ 0 the problem with values v - λ·c is exact and canon
 (`lagrangian`). λ is bracketed between an allocation that spends too much (over budget) and one that does not (within
 budget).
 
+The bound is exact only where some allocation meets the budget to the penny. Otherwise a gap is left between the bound
+and the best allocation, less than what one customer is worth, as a rule: it is small among many and wide among few.
+
 The difference between the two is split into cycles on the tree of places: customers who sit elsewhere are edges from
 the old leaf to the new one, and where a limit's count differs, extra edges along the tree make every node balanced. Any
 subset of the cycles keeps every limit, for each count stays between its two ends. The best subset that the budget
@@ -80,16 +83,58 @@ class BudgetSolution:
     bound: float = math.inf  # what no allocation exceeds, where a search knows better than the prices
 
 
-class _Bracket(NamedTuple):
+@dataclass(slots=True)
+class _Bracket:
     """Allocations on either side of the budget, the narrowest last, and the one with the lowest bound.
 
     Costs fall as λ rises, so that rates rise in `above` and fall in `below` towards the λ at which the budget is met.
     The one with the lowest bound may be on either side, or have prices that were drawn on from both.
     """
 
+    lagrangian: Lagrangian
     best: Priced
     above: list[Priced]  # spend too much
     below: list[Priced]  # do not
+    most: int = _FILLED_FROM  # that are remembered on either side
+
+    @property
+    def ends(self) -> tuple[Priced, Priced]:
+        """The narrowest two: over the budget, and within it."""
+        return self.above[-1], self.below[-1]
+
+    @property
+    def crossing(self) -> float:
+        """The rate at which these two are worth the same."""
+        return self.lagrangian.crossing(*self.ends)
+
+    @property
+    def interpolated(self) -> float:
+        """The rate at which the budget is met if spending falls evenly, as it does as a rule."""
+        over_budget, within_budget = self.ends
+        share = (over_budget.spent - self.lagrangian.grid.budget) / (over_budget.spent - within_budget.spent)
+        return over_budget.rate + min(max(share, 0.02), 0.98) * (within_budget.rate - over_budget.rate)
+
+    def surrounds(self, rate: float) -> bool:
+        over_budget, within_budget = self.ends
+        return over_budget.rate < rate < within_budget.rate
+
+    def solve(self, rate: float) -> Priced:
+        """The allocation at one more rate, which is put on its side; the widest there is forgotten beyond `most`."""
+        between = self.lagrangian.at(rate)
+        self.best = _lower(self.best, between)
+        side = self.below if between.fits else self.above
+        side.append(between)
+        del side[: -self.most]
+        return between
+
+    def hardly_closer_than(self, over_budget: Priced, within_budget: Priced) -> bool:
+        """Whether the last solve left most of what the spending of two differed by: a kink is in between."""
+        over, within = self.ends
+        return over.spent - within.spent > 0.8 * (over_budget.spent - within_budget.spent)
+
+
+def _lower(*priced: Priced) -> Priced:
+    return min(priced, key=lambda one: one.bound)
 
 
 def solve_budget(
@@ -180,15 +225,15 @@ def _relaxed(lagrangian: Lagrangian) -> Relaxed | None:
         bracket = _narrowest(lagrangian, over_budget, cheapest)
     else:
         bracket = _from_guess(lagrangian, over_budget, [cheapest, *cheaper], guess)
-    best, above, below = bracket
-    near = fill(lagrangian, above[-1], below[-1])
+    best, (over_budget_end, within_budget_end) = bracket.best, bracket.ends
+    near = fill(lagrangian, over_budget_end, within_budget_end)
     filled = _fill_best(lagrangian, bracket)
     worth = lagrangian.priced(0.0, filled).worth
     if over_budget.rate > 0.0 and best.bound - worth > _CLOSE_ENOUGH * abs(worth):
-        wider = _fill_best(lagrangian, bracket._replace(above=[lagrangian.at(0.0), *above]))
+        wider = _fill_best(lagrangian, replace(bracket, above=[lagrangian.at(0.0), *bracket.above]))
         filled = max(filled, wider, key=lambda one: lagrangian.priced(0.0, one).worth)
     return Relaxed(
-        best, filled, near.choice, above[-1].solution.choice, below[-1].solution.choice, exact=False
+        best, filled, near.choice, over_budget_end.solution.choice, within_budget_end.solution.choice, exact=False
     )  # fmt: skip
 
 
@@ -245,50 +290,24 @@ def _narrowest(
     Two tries in three interpolate what is spent; the third, and every one after a jump of spending, solves where the
     lines of the two cross. If neither is beaten there, that is the minimum of L(λ).
     """
-    best, above, below = over_budget, [over_budget], [within_budget]
-    jump = False
+    bracket, jump = _Bracket(lagrangian, over_budget, [over_budget], [within_budget]), False
     for step in range(_SOLVES):
-        over_budget, within_budget = above[-1], below[-1]
+        over_budget, within_budget = bracket.ends
         if over_budget.spent <= within_budget.spent:  # they differ in the last bits only
             break
-        rate = lagrangian.crossing(over_budget, within_budget)
         interpolated = math.isfinite(within_budget.rate) and step % 3 != 2 and not jump
-        if interpolated:
-            rate = _interpolated(lagrangian, over_budget, within_budget)
-        if not over_budget.rate < rate < within_budget.rate:
+        rate = bracket.interpolated if interpolated else bracket.crossing
+        if not bracket.surrounds(rate):
             break
-        between = lagrangian.at(rate)
-        best = _lower(best, between)
+        between = bracket.solve(rate)
         same = between.spent in (over_budget.spent, within_budget.spent)
-        _add_to(above, below, between, _FILLED_FROM)
-        jump = math.isfinite(below[-1].rate) and step > 1 and _hardly_closer(over_budget, within_budget, above, below)
+        over, within = bracket.ends
+        jump = math.isfinite(within.rate) and step > 1 and bracket.hardly_closer_than(over_budget, within_budget)
         if same and not interpolated:  # at the crossing of the two, neither is beaten: nothing lies between
             break
-        if between.spent == lagrangian.grid.budget or below[-1].rate - above[-1].rate < enough * below[-1].rate:
+        if between.spent == lagrangian.grid.budget or within.rate - over.rate < enough * within.rate:
             break
-    return _Bracket(best, above, below)
-
-
-def _lower(*priced: Priced) -> Priced:
-    return min(priced, key=lambda one: one.bound)
-
-
-def _add_to(above: list[Priced], below: list[Priced], priced: Priced, most: int) -> None:
-    """Put an allocation on its side of the budget, and forget the widest ones of that side beyond `most`."""
-    side = below if priced.fits else above
-    side.append(priced)
-    del side[:-most]
-
-
-def _hardly_closer(over_budget: Priced, within_budget: Priced, above: list[Priced], below: list[Priced]) -> bool:
-    """Whether a solve between two allocations left most of what their spending differs by: a kink is in between."""
-    return above[-1].spent - below[-1].spent > 0.8 * (over_budget.spent - within_budget.spent)
-
-
-def _interpolated(lagrangian: Lagrangian, over_budget: Priced, within_budget: Priced) -> float:
-    """Spending falls smoothly with the rate, as a rule."""
-    share = (over_budget.spent - lagrangian.grid.budget) / (over_budget.spent - within_budget.spent)
-    return over_budget.rate + min(max(share, 0.02), 0.98) * (within_budget.rate - over_budget.rate)
+    return bracket
 
 
 def _from_guess(lagrangian: Lagrangian, over_budget: Priced, below: list[Priced], guess: float) -> _Bracket:
@@ -296,25 +315,23 @@ def _from_guess(lagrangian: Lagrangian, over_budget: Priced, below: list[Priced]
 
     below: allocations within the budget by falling rates, the first the cheapest there is.
     """
-    best, above = _lower(over_budget, *below), [over_budget]
+    bracket = _Bracket(lagrangian, _lower(over_budget, *below), [over_budget], below, most=_SOLVES)
     error = _SAMPLED_ERROR
     for _ in range(_SOLVES):
-        over_budget, within_budget = above[-1], below[-1]
+        over_budget, within_budget = bracket.ends
         if over_budget.spent <= within_budget.spent or math.isfinite(within_budget.rate):
             break
         rate = guess * (1.0 + error)
         error = min(3.0 * error, 0.3)
-        if not over_budget.rate < rate < within_budget.rate:
-            rate = lagrangian.crossing(over_budget, within_budget)
-            if not over_budget.rate < rate < within_budget.rate:
-                return _Bracket(best, above, below)
-        between = lagrangian.at(rate)
-        best = _lower(best, between)
-        (below if between.fits else above).append(between)
-        if between.spent == lagrangian.grid.budget:
-            return _Bracket(best, above, below)
-    narrow = _narrow_enough(lagrangian, above[-1], below[-1])
-    return _Bracket(_lower(best, narrow.best), [*above[:-1], *narrow.above], [*below[:-1], *narrow.below])
+        rate = rate if bracket.surrounds(rate) else bracket.crossing
+        if not bracket.surrounds(rate):
+            return bracket
+        if bracket.solve(rate).spent == lagrangian.grid.budget:
+            return bracket
+    narrow = _narrow_enough(lagrangian, *bracket.ends)
+    narrow.best = _lower(bracket.best, narrow.best)
+    narrow.above, narrow.below = [*bracket.above[:-1], *narrow.above], [*bracket.below[:-1], *narrow.below]
+    return narrow
 
 
 def _narrow_enough(lagrangian: Lagrangian, over_budget: Priced, within_budget: Priced) -> _Bracket:
@@ -324,38 +341,33 @@ def _narrow_enough(lagrangian: Lagrangian, over_budget: Priced, within_budget: P
     bound long before λ is exact. Where spending jumps, solves close in on the jump from the side that is farther away,
     and do not touch it: there, whole depths tie.
     """
-    best, above, below = _lower(over_budget, within_budget), [over_budget], [within_budget]
     most = _FILLED_FROM if lagrangian.problem.customers <= 1_000_000 else _FILLED_FROM_OF_MANY
+    best = _lower(over_budget, within_budget)
+    bracket = _Bracket(lagrangian, best, [over_budget], [within_budget], most)
     kink = _rates_near(over_budget, within_budget) and _jumps(lagrangian, over_budget, within_budget)
     for _ in range(_SOLVES):
-        over_budget, within_budget = above[-1], below[-1]
+        over_budget, within_budget = bracket.ends
         if over_budget.spent <= within_budget.spent:
             break
         if _rates_near(over_budget, within_budget):  # perhaps the budget can be filled well already
-            best = _lower(best, lagrangian.between(above, below))
-            if _fills_well(lagrangian, best, over_budget, within_budget):
+            bracket.best = _lower(bracket.best, lagrangian.between(bracket.above, bracket.below))
+            if _fills_well(lagrangian, bracket.best, over_budget, within_budget):
                 break
         if within_budget.rate - over_budget.rate <= 1e-3 * within_budget.rate:
             moves = int(np.count_nonzero(over_budget.solution.choice != within_budget.solution.choice))
             codes = int(np.count_nonzero(within_budget.solution.choice >= 0))
             if moves <= max(40, min(_FILLED_MOVES, codes // 100)):
                 break
-        rate = _interpolated(lagrangian, over_budget, within_budget)
+        rate = bracket.interpolated
         if kink:  # close in on it, but do not solve there
-            centre = lagrangian.crossing(over_budget, within_budget)
+            centre = bracket.crossing
             ahead, behind = centre - over_budget.rate, within_budget.rate - centre
             rate = centre - 0.3 * ahead if ahead > behind else centre + 0.3 * behind
-        if not over_budget.rate < rate < within_budget.rate:
-            rate = lagrangian.crossing(over_budget, within_budget)
-            if not over_budget.rate < rate < within_budget.rate:
-                break
-        between = lagrangian.at(rate)
-        best = _lower(best, between)
-        _add_to(above, below, between, most)
-        if between.spent == lagrangian.grid.budget:
+        rate = rate if bracket.surrounds(rate) else bracket.crossing
+        if not bracket.surrounds(rate) or bracket.solve(rate).spent == lagrangian.grid.budget:
             break
-        kink = _hardly_closer(over_budget, within_budget, above, below)
-    return _Bracket(best, above, below)
+        kink = bracket.hardly_closer_than(over_budget, within_budget)
+    return bracket
 
 
 def _rates_near(over_budget: Priced, within_budget: Priced) -> bool:
@@ -404,7 +416,7 @@ def _fill_best(lagrangian: Lagrangian, bracket: _Bracket, *, enough: float = _CL
 
     enough: a relative gap at which no wider one is tried.
     """
-    best, above, below = bracket
+    best, above, below = bracket.best, bracket.above, bracket.below
     filled: list[Priced] = []
     for back in (1, 2, 3, 4, 6, 8, 12):
         for back_above, back_below in ((1, back), (back, 1)) if back > 1 else ((1, 1),):

@@ -8,6 +8,12 @@ For any prices, with q = depth price + segment price + budget price · cost, no 
 leaves on the table, term by term: differences of two large sums would drown the gap in rounding. A customer's loss
 below 2⁻⁴⁹ of the values and prices it is a difference of (or below 2⁻⁹⁹⁹) is rounding, and counts as none.
 
+Why the bound holds: take any allocation within the limits. A customer who has place k in it is worth v_ik = q_ik +
+(v_ik - q_ik), and the second part is at most the customer's maximum above. The first parts add up, limit by limit, to
+price · count, which is at most price⁺ · cap - price⁻ · floor, and to budget price · cost, which is at most budget price
+· budget. Nothing else is needed: the prices may come from anywhere, and bad ones only make the bound loose. So an
+allocation whose value equals the bound is optimal, whoever found it, and a solver with an error in it is found out.
+
 `audit` is a pure function of some customers of a table in memory or in chunks. Sums are exact integers
 (`records.exact_sums`) that are rounded once, so that value and bound have the same bits however the table is divided.
 """
@@ -19,9 +25,9 @@ from typing import NamedTuple
 import numpy as np
 
 from disco.allocation.limits import UNLIMITED, Limits
-from disco.allocation.problem import AllocationProblem
+from disco.allocation.problem import BLOCK, AllocationProblem, TableCells
 from disco.allocation.result import Allocation, Status, relative_gap
-from disco.allocation.table import or_no_costs, or_no_segments, or_none
+from disco.allocation.table import CHUNK
 from disco.records.arrays import Array, Integers
 from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import inner_kernel, njit
@@ -33,10 +39,6 @@ from disco.records.ports import Engine
 _ROUNDING = 2.0**-49
 # Denormal money: two steps of the finest grid there is.
 _NOTHING = 2.0**-999
-# Customers at a time, so that what is known of them stays in the cache.
-_BLOCK = 2048
-# Customers per chunk: a pass is memory-bound and takes milliseconds, so few and long chunks.
-_CHUNK = 262_144
 
 
 @inner_kernel(cache=True)
@@ -88,10 +90,10 @@ def _best_of_four(a: Array, b: Array, c: Array, d: Array, prices: Array, best: A
 
 @inner_kernel(cache=True)
 def _best_nets(
-    values: Array, eligible: Array, costs: Array, segment: Array, prices: Array, budget_price: float, budget: float,
-    base: int, end: int, line: Array, best: Array,
-) -> None:  # fmt: skip
+    cells: TableCells, prices: Array, budget_price: float, budget: float, base: int, end: int, line: Array, best: Array
+) -> None:
     """best[j] = the most that any place, or none, is worth to customer base + j beyond its price."""
+    values, eligible, costs, segment = cells
     columns = values.shape[0]
     plain = eligible.size == 0 and costs.size == 0 and segment.size == 0
     for j in range(best.size):
@@ -127,26 +129,16 @@ def _any_short(best: Array, own: Array) -> bool:
 
 @njit(nogil=True, cache=True)
 def _audit(
-    values: Array,
-    eligible: Array,
-    costs: Array,
-    segment: Array,
-    choice: Array,
-    prices: Array,
-    budget_price: float,
-    budget: float,
-    start: int,
-    stop: int,
-    counts: Array,
-    sums: Array,
-) -> int:
+    cells: TableCells, choice: Array, prices: Array, budget_price: float, budget: float, start: int, stop: int,
+    counts: Array, sums: Array,
+) -> int:  # fmt: skip
     """Add the customers start to stop to counts (groups, 1 + depths), no code first, and to the sums of `Audit`.
 
-    eligible, costs, segment: empty where there are none.
     choice: (stop - start,).
     sums: (3, EXPONENTS, 2) as `exact_sums.add_bits` fills them.
     Returns the first row with an impossible choice; -1: none.
     """
+    values, eligible, costs, segment = cells
     groups, columns = prices.shape
     dearest = 0.0
     dear = np.empty(groups * (columns + 1), np.float64)  # prices, with that of no code before those of each segment
@@ -155,17 +147,14 @@ def _audit(
         for k in range(columns):
             dear[group * (columns + 1) + k + 1] = prices[group, k]
             dearest = max(dearest, abs(prices[group, k]))
-    place = np.empty(_BLOCK, np.int64)  # no code is 0
-    of_group = np.zeros(_BLOCK, np.int64)  # where the places of each customer's segment begin
-    best, own, line = np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64)
-    worth, left, paid = np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64), np.empty(_BLOCK, np.float64)
+    place = np.empty(BLOCK, np.int64)  # no code is 0
+    of_group = np.zeros(BLOCK, np.int64)  # where the places of each customer's segment begin
+    best, own, line = np.empty(BLOCK, np.float64), np.empty(BLOCK, np.float64), np.empty(BLOCK, np.float64)
+    worth, left, paid = np.empty(BLOCK, np.float64), np.empty(BLOCK, np.float64), np.empty(BLOCK, np.float64)
     seen = np.zeros((4, groups * (columns + 1)), np.int64)  # four, because neighbours often choose alike
-    for base in range(start, stop, _BLOCK):
-        count = min(_BLOCK, stop - base)
-        _best_nets(
-            values, eligible, costs, segment, prices, budget_price, budget, base, base + count, line[:count],
-            best[:count],
-        )  # fmt: skip
+    for base in range(start, stop, BLOCK):
+        count = min(BLOCK, stop - base)
+        _best_nets(cells, prices, budget_price, budget, base, base + count, line[:count], best[:count])
         wrong = count
         for j in range(count):  # short loops: each alone runs several times as fast as all in one
             picked = choice[base - start + j]
@@ -240,30 +229,18 @@ class Audit:
 
 
 def audit(
-    values: Array,
-    eligible: Array | None,
-    costs: Array | None,
-    segment: Array | None,
-    choice: Array,
-    prices: Array,
-    *,
-    budget_price: float,
-    budget: float,
-    part: slice,
+    cells: TableCells, choice: Array, prices: Array, *, budget_price: float, budget: float, part: slice
 ) -> Audit | Impossible:
     """What the customers of a part have, cost, and leave on the table at prices (groups, depths).
 
-    values, eligible, costs, segment: of the whole table. choice: of the part.
+    cells: of the whole table. choice: of the part.
     budget: ∞ where there is none.
     """
     # one type of choice is one kernel less to compile; what is no column stays none
-    picked = choice if choice.dtype == np.int16 else np.clip(choice, -2, values.shape[0]).astype(np.int16)
+    picked = choice if choice.dtype == np.int16 else np.clip(choice, -2, prices.shape[1]).astype(np.int16)
     counts = np.zeros((prices.shape[0], prices.shape[1] + 1), np.int64)
     sums = np.zeros((3, EXPONENTS, 2), np.int64)
-    wrong = _audit(
-        values, or_none(eligible), or_no_costs(costs, values), or_no_segments(segment), picked, prices, budget_price,
-        budget, part.start, part.stop, counts, sums,
-    )  # fmt: skip
+    wrong = _audit(cells, picked, prices, budget_price, budget, part.start, part.stop, counts, sums)
     if wrong >= 0:
         return Impossible(wrong)
     return Audit(exact_total(sums[0]), exact_total(sums[1]), exact_total(sums[2]), counts[:, 1:])
@@ -306,14 +283,13 @@ def certify(
     rate = 0.0 if budget_price is None else budget_price
     most = np.inf if limits.budget is None else limits.budget
 
+    cells = problem.rows.cells()
+
     def audited(rows: slice) -> Audit | Impossible:
-        return audit(
-            problem.values, problem.eligible, problem.costs, limits.segment, choice[rows], effective,
-            budget_price=rate, budget=most, part=rows,
-        )  # fmt: skip
+        return audit(cells, choice[rows], effective, budget_price=rate, budget=most, part=rows)
 
     totals = Audit(0, 0, 0, np.zeros(effective.shape, np.int64))
-    for part in spread(audited, row_chunks(problem.customers, size=_CHUNK), engine=engine):
+    for part in spread(audited, row_chunks(problem.customers, size=CHUNK), engine=engine):
         if isinstance(part, Impossible):
             raise CertificateError(
                 f"choice of row {part.row + 1}", found=int(choice[part.row]), expected="an eligible column, or -1"

@@ -6,8 +6,10 @@ over (type, depth) whose optimum is integral: it stays a flow.
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,10 @@ class _Limit:
     is_floor: bool
     number: int
     place: str
+
+    @property
+    def key(self) -> tuple[int, bool]:
+        return self.row, self.is_floor
 
     @property
     def name(self) -> str:
@@ -166,26 +172,22 @@ def count_conflicts(problem: AllocationProblem) -> tuple[Conflict, ...]:
     needed = sorted(limits, key=lambda limit: limit.is_floor)  # caps go first: floors are what asks for too much
     if len(needed) > _MANY:  # most limits have no part in it: those that do not clash need not be taken out one by one
         suspects = program.suspects()
-        others = {(limit.row, limit.is_floor) for limit in limits} - suspects
+        others = {limit.key for limit in limits} - suspects
         if program.least_violation(others, nothing) is None:
-            needed = [limit for limit in needed if (limit.row, limit.is_floor) in suspects]
+            needed = [limit for limit in needed if limit.key in suspects]
     step = max(1, len(needed) // 2)
     while step:  # halves first: most limits have no part in it
         at = 0
         while at < len(needed):
             trial = needed[:at] + needed[at + step :]
-            kept = {(limit.row, limit.is_floor) for limit in trial}
-            free = {(limit.row, limit.is_floor) for limit in limits} - kept
+            free = {limit.key for limit in limits} - {limit.key for limit in trial}
             if program.least_violation(free, nothing) is None:
                 needed = trial
             else:
                 at += step
         step //= 2
     # a change of one limit that does must break up this set too, so no other need be tried
-    changes = [
-        (_paid_change(problem, limit, program.least_violation(set(), (limit.row, limit.is_floor))), limit)
-        for limit in needed
-    ]
+    changes = [(_paid_change(problem, limit, program.least_violation(set(), limit.key)), limit) for limit in needed]
     ways_out = sorted(
         ((amount, limit.is_floor, limit.name, limit) for amount, limit in changes if amount is not None),
         key=lambda way: way[:3],
@@ -220,14 +222,19 @@ def _paid_change(problem: AllocationProblem, limit: _Limit, amount: int | None) 
         return least is not None and least.cost <= budget
 
     most = max(amount, limit.number if limit.is_floor else problem.customers - limit.number)
-    if pays(amount):
-        return amount
-    if not pays(most):
-        return None
-    low, high = amount, most  # a change by `high` does, by `low` does not; more never costs more
+    return _least_change(pays, amount, most) if pays(most) else None
+
+
+def _least_change(pays: Callable[[int], bool], least: int, most: int) -> int:
+    """The smallest change, at least `least`, that a budget pays; it pays `most`, and more never costs more.
+
+    Steps from below double, for the answer is near the least change as a rule.
+    """
+    low, high, step = least - 1, most, 1
     while high - low > 1:
-        middle = (low + high) // 2
+        middle = min(low + step, high - 1)
         low, high = (low, middle) if pays(middle) else (middle, high)
+        step = 2 * step if low == middle else max((high - low) // 2, 1)
     return high
 
 
@@ -315,53 +322,14 @@ def _cheapest_floor(problem: AllocationProblem, floors: list[_Limit], least: _Le
     best: tuple[int, str, _Limit] | None = None
     for amount, name, limit in sorted(tries, key=lambda one: one[:2]):
         most = limit.number if best is None else min(best[0] - (name > best[1]), limit.number)
-        if amount > most or not _pays(problem, limit, limit.number - most, least):
+        if amount > most or not _pays(problem, limit, least, most):
             continue
-        low, high = amount - 1, most  # lowering by `high` does, by `low` does not
-        step = 1
-        while high - low > 1:
-            middle = min(low + step, high - 1)
-            low, high = (low, middle) if _pays(problem, limit, limit.number - middle, least) else (middle, high)
-            step = 2 * step if low == middle else max((high - low) // 2, 1)
-        best = (high, name, limit)
+        best = (_least_change(partial(_pays, problem, limit, least), amount, most), name, limit)
     return None if best is None else (best[0], best[2])
 
 
-def _pays(problem: AllocationProblem, limit: _Limit, number: int, least: _LeastCost) -> bool:
-    """Whether the budget pays for the floors when this one is `number`."""
-    limits, columns, budget = problem.limits, problem.columns, problem.limits.budget or 0.0
-    if limit.row < columns:
-        floors = limits.floors.copy()
-        floors[limit.row] = number
-        found = _least_cost(problem, replace(limits, floors=floors), warm=least.solution.potentials[1 : columns + 1])
-        return found is not None and found.cost <= budget
-    assert limits.segment_floors is not None
-    floors = limits.segment_floors.copy()
-    floors.ravel()[limit.row - columns] = number
-    if limits.floors.any():
-        found = _least_cost(
-            problem, replace(limits, segment_floors=floors), warm=least.solution.potentials[1 : columns + 1]
-        )
-        return found is not None and found.cost <= budget
-    return _segment_pays(problem, (limit.row - columns) // columns, floors, least)
-
-
-def _segment_pays(problem: AllocationProblem, group: int, floors: Integers, least: _LeastCost) -> bool:
-    """The same where only segments have floors: each meets its own, and no cap stands in the way of the least."""
-    assert problem.limits.segment is not None
-    assert problem.costs is not None
-    here = problem.limits.segment == group
-    rows, choice = np.flatnonzero(here), least.solution.choice
-    part = AllocationProblem(
-        -problem.costs[:, rows],
-        Limits(np.full(problem.columns, UNLIMITED), floors[group]),
-        None if problem.eligible is None else problem.eligible[:, rows],
-        keys=problem.keys_of(rows),
-    )
-    found = solve(part)
-    if not found.feasible:
-        return False
-    others = np.flatnonzero((choice >= 0) & ~here)
-    own = np.flatnonzero(found.choice >= 0)
-    paid = [*problem.costs[choice[others], others].tolist(), *problem.costs[found.choice[own], rows[own]].tolist()]
-    return math.fsum(paid) <= (problem.limits.budget or 0.0)
+def _pays(problem: AllocationProblem, limit: _Limit, least: _LeastCost, change: int) -> bool:
+    """Whether the budget pays for the floors when this one is lowered by so many."""
+    prices = least.solution.potentials[1 : problem.columns + 1]
+    found = _least_cost(problem, _changed(problem.limits, limit, change), warm=prices)
+    return found is not None and found.cost <= (problem.limits.budget or 0.0)

@@ -14,6 +14,11 @@ With the density of ties Q_g of each segment and B_g, which takes prices of limi
     D(y) = Σ_limits y · cap + Σ_i max(0, max_k v_ik - π_gk)
     dD/dy = cap - customers below,   d²D/dy² = Σ_g B_gᵀ Q_g B_g
 
+What is what, in the symbols of docs/maths.md: `demand` counts who wants each depth, so that `_gradient` is dD/dp;
+`tie_density` is the negative of d²D/dp²; `descend` is Newton, p ← p + (density)⁻¹ (wanted - limit), damped; `box` is
+the covariance (density)⁻¹ · noise · (density)⁻¹ of where it ends, and the half-widths that follow from it. Values and
+prices are in money, counts in customers of the sample, densities in customers per unit of money.
+
 `guess_prices` is the door to both. Nothing here need be exact: the prices and the box around them are a guess that a
 pass and shortest paths prove or refute (`solve`).
 
@@ -30,7 +35,7 @@ import numpy as np
 from disco.allocation.grid import grid_scale, to_grid
 from disco.allocation.limits import UNLIMITED, Limits, Tree, tree_of
 from disco.allocation.paths import settle_from
-from disco.allocation.rules import PriceBox, PriceGaps, compete, compete_two
+from disco.allocation.rules import PriceBox, PriceGaps, compete, compete_four
 from disco.allocation.table import TableSample
 from disco.records.arrays import Array
 from disco.records.compiled import inner_kernel, njit
@@ -52,10 +57,13 @@ def demand(sample: Array, prices: Array, first: Array, second: Array, winner: Ar
         first[i] = 0.0
         second[i] = -np.inf
         winner[i] = 0
-    for k in range(0, columns - 1, 2):
-        compete_two(sample[k], sample[k + 1], prices[k], prices[k + 1], k + 1, first, second, winner)
-    if columns % 2:
-        compete(sample[columns - 1], prices[columns - 1], columns, first, second, winner)
+    whole = columns - columns % 4
+    for k in range(0, whole, 4):
+        compete_four(
+            sample[k], sample[k + 1], sample[k + 2], sample[k + 3], prices[k : k + 4], k + 1, first, second, winner
+        )
+    for k in range(whole, columns):
+        compete(sample[k], prices[k], k + 1, first, second, winner)
     wanted = np.zeros(columns + 1, np.int64)
     total = 0.0
     for i in range(rows):
@@ -243,7 +251,10 @@ _LEAST_NESTED = 200
 
 @njit(nogil=True, cache=True)
 def _price_for(sample: Array, k: int, first: Array, second: Array, winner: Array, customers: int) -> float:
-    """The price of depth k that so many customers would pay, all other prices as they are: a partial selection."""
+    """The price of depth k that so many customers would pay, all other prices as they are: a partial selection.
+
+    What a customer would pay for k is what k is worth to them beyond their best other place.
+    """
     most = np.empty(customers)  # ascending
     for at in range(customers):
         most[at] = -np.inf
@@ -268,7 +279,11 @@ def _hold(sample: Array, high: Array, prices: Array, held: Array, first: Array, 
 
 @inner_kernel(_nrt=True, cache=True)
 def solve_symmetric(matrix: Array, free: Array, right: Array) -> None:
-    """right ← matrix⁻¹ right on the free coordinates, 0 elsewhere; columns of right are separate systems."""
+    """right ← matrix⁻¹ right on the free coordinates, 0 elsewhere; columns of right are separate systems.
+
+    By Cholesky, with a ridge of a billionth of the trace: depths that compete with each other alone have a density
+    matrix without an inverse, because their common level costs nothing.
+    """
     size = matrix.shape[0]
     trace = 0.0
     for k in range(size):
@@ -304,7 +319,11 @@ def solve_symmetric(matrix: Array, free: Array, right: Array) -> None:
 
 @inner_kernel(cache=True)
 def _gradient(prices: Array, counts: Array, low: Array, high: Array, held: Array, slope: Array, free: Array) -> float:
-    """dD/dp and which prices may move; returns the largest imbalance."""
+    """dD/dp and which prices may move; returns the largest imbalance.
+
+    D has a kink where a price is 0: above it the cap counts, below it the floor. A price of 0 stays there unless more
+    want the depth than its cap allows, or fewer than its floor asks for.
+    """
     worst = 0.0
     for k in range(prices.size):
         if held[k]:
@@ -370,6 +389,11 @@ def descend(
     density: Array,
 ) -> float:
     """Improve prices in place until every depth is within `tolerance` customers of its limit; returns the imbalance.
+
+    D is convex and made of straight pieces, so that its slope jumps from customer to customer and Newton's step is
+    right on average only. A step is therefore cut to what was seen of the density (`_reach`), taken if it lowers D or
+    the largest imbalance, and otherwise cut to three tenths, five times at most. Where nobody is near a second choice
+    there is no density, and no way to go: then the imbalance that is returned says so.
 
     sample: (depths, customers) values, -∞ = ineligible.
     low, high: (depths,) limits in customers of this sample (∞ = none).
@@ -482,6 +506,9 @@ def guess(
 ) -> tuple[float, float, float]:  # fmt: skip
     """Improve prices on a sample and fill the half-widths around them; lowest: (depths,) the end of a scarce one's bar.
 
+    Three kinds of prices have three kinds of error bars: those with a density of ties (`box`), those of scarce depths,
+    which a single customer sets (`_lowest`), and their common level where nearly everybody has a code (`_anchor`).
+
     lowest is filled with -∞ for depths that are not scarce. The bar of a scarce one has no upper end.
     error: (depths, depths), filled with the covariance of the prices.
     Returns the width of the common shift, the imbalance left, and how many customers the box leaves open, about.
@@ -546,7 +573,10 @@ def _lowest(
 @inner_kernel(_nrt=True, cache=True)
 def _pin_apart(density: Array, prices: Array, free: Array) -> None:
     """Hold the worthless one of free depths that compete with each other alone: together they have codes for exactly
-    those who want any of them, so that their prices are fixed up to a common shift only."""
+    those who want any of them, so that their prices are fixed up to a common shift only.
+
+    Such depths are a connected part of the graph of ties: their rows of the density matrix add up to about nothing.
+    """
     columns = prices.size
     left = np.empty(columns, np.bool_)
     for k in range(columns):
@@ -588,6 +618,14 @@ def box(
 ) -> tuple[float, float]:  # fmt: skip
     """Half-widths of `spread` standard errors around each price; returns that of the common shift and how many stay
     open.
+
+    A count in a sample is a binomial number: of n customers of whom a share q want k it is off by √(n·q·(1-q)), and two
+    counts are off against each other, because whoever wants one depth does not want another. That is the noise, to
+    which comes by how much Newton has missed the limits. The price that balances the table differs from that of the
+    sample by what makes up for this noise: the inverse density on either side of it.
+
+    The errors of all prices often have a part in common (how far down the table codes reach). Taken out of the widths
+    as a shift, it concerns only the choice between a code and none. Whichever way opens fewer customers is returned.
 
     scarce: (depths,) Booleans; the others are taken as if those were at their prices.
     error: (depths, depths), filled with the covariance of the prices.
@@ -866,7 +904,11 @@ class _BySegment:
 def _guess_by_limits(
     sample: _BySegment, limits: _Caps, high: Array, start: Array, precision: Precision, *, cold: bool
 ) -> Guess:
-    """Newton from the prices `start` of the limits, and the box around where it ends."""
+    """Newton from the prices `start` of the limits, and the box around where it ends.
+
+    As `guess` does it without segments, with matrices over all limits instead of depths: the covariance of y becomes
+    that of the prices π of places, which are sums of two of them. The pseudo-inverse stands for `_pin_apart`.
+    """
     y, spread = start, precision.spread
     if cold:
         for step in (16, 4):  # far away, few customers show the way as well as many

@@ -5,6 +5,14 @@ cannot depend on the order of anything. Costs of moves are pairs (value, hash), 
 cheapest movers are short and sorted, and refilled when they run out: a list holds everybody cheaper than its
 `floor_cost`; a customer beyond that need not be in it.
 
+Why integers prove what floats do: rounding changes the value of a customer by half a grid unit at most, that is by
+about 2⁻⁵³ of the largest value, which is what a float64 of that size is uncertain by itself. The certificate works on
+the values as they were given, so that it would show if it were more.
+
+Why hashes: several optimal allocations are common (two customers who are worth the same), and which of them is found
+would depend on the order of rows, on the number of threads, and on the guess. The pair (value, hash) has one optimum.
+Hashes are negative, so that of two equal values "no code" wins over a code that brings nothing.
+
 Byte-critical: `grid_scale`, `to_grid` and `tie_hash` decide who gets a code. A change here changes decisions.
 """
 
@@ -58,10 +66,25 @@ class Movers(NamedTuple):
 
 
 @inner_kernel(cache=True)
+def _insert(row: int, count: int, i: int, value: int, tie: int, movers: Movers) -> None:
+    """Put a customer into a list of so many, which is sorted by the cost of the move."""
+    nearest, cost = movers.nearest, movers.cost
+    at = count
+    while at > 0 and less(value, tie, cost[row, at - 1, 0], cost[row, at - 1, 1]):
+        nearest[row, at] = nearest[row, at - 1]
+        cost[row, at, 0] = cost[row, at - 1, 0]
+        cost[row, at, 1] = cost[row, at - 1, 1]
+        at -= 1
+    nearest[row, at] = i
+    cost[row, at, 0] = value
+    cost[row, at, 1] = tie
+
+
+@inner_kernel(cache=True)
 def refill(row: int, a: int, b: int, member: int, worth: Array, keys: Array, movers: Movers, following: Array) -> None:
     """Collect the cheapest movers a → b among the members of a place, cheapest first."""
-    nearest, cost, size, partial, floor_cost = movers
-    room = nearest.shape[1]
+    cost, size, partial, floor_cost = movers.cost, movers.size, movers.partial, movers.floor_cost
+    room = cost.shape[1]
     count = 0
     more = 0
     low_value = 0
@@ -84,15 +107,7 @@ def refill(row: int, a: int, b: int, member: int, worth: Array, keys: Array, mov
                 low_value, low_hash = last_value, last_hash
             more = 1
             count -= 1
-        at = count
-        while at > 0 and less(value, tie, cost[row, at - 1, 0], cost[row, at - 1, 1]):
-            nearest[row, at] = nearest[row, at - 1]
-            cost[row, at, 0] = cost[row, at - 1, 0]
-            cost[row, at, 1] = cost[row, at - 1, 1]
-            at -= 1
-        nearest[row, at] = i
-        cost[row, at, 0] = value
-        cost[row, at, 1] = tie
+        _insert(row, count, i, value, tie, movers)
         count += 1
         i = following[i]
     size[row] = count
@@ -118,10 +133,10 @@ def forget(row: int, i: int, movers: Movers) -> None:
 @inner_kernel(cache=True)
 def remember(row: int, i: int, value: int, tie: int, movers: Movers) -> None:
     """Insert a newcomer, unless their move costs more than the list answers for."""
-    nearest, cost, size, partial, floor_cost = movers
+    cost, size, partial, floor_cost = movers.cost, movers.size, movers.partial, movers.floor_cost
     if partial[row] and not less(value, tie, floor_cost[row, 0], floor_cost[row, 1]):
         return
-    room = nearest.shape[1]
+    room = cost.shape[1]
     if size[row] == room:
         last = room - 1
         if not less(value, tie, cost[row, last, 0], cost[row, last, 1]):
@@ -133,15 +148,7 @@ def remember(row: int, i: int, value: int, tie: int, movers: Movers) -> None:
         floor_cost[row, 0] = cost[row, last, 0]
         floor_cost[row, 1] = cost[row, last, 1]
         size[row] = last
-    at = size[row]
-    while at > 0 and less(value, tie, cost[row, at - 1, 0], cost[row, at - 1, 1]):
-        nearest[row, at] = nearest[row, at - 1]
-        cost[row, at, 0] = cost[row, at - 1, 0]
-        cost[row, at, 1] = cost[row, at - 1, 1]
-        at -= 1
-    nearest[row, at] = i
-    cost[row, at, 0] = value
-    cost[row, at, 1] = tie
+    _insert(row, size[row], i, value, tie, movers)
     size[row] += 1
 
 

@@ -2,6 +2,11 @@
 
     L(λ) = max Σ (v - λ·c) + λ·budget   is at least the value of every allocation within the budget, for every λ ≥ 0.
 
+Why: an allocation within the budget has Σ c ≤ budget, so that λ · (budget - Σ c) is at least 0 and its value no more
+than Σ (v - λ·c) + λ·budget, which is at most L(λ). L is convex and made of straight pieces, one for each allocation
+that is best somewhere, and the slope of a piece is what its allocation leaves of the budget. Its minimum is where this
+changes its sign: between an allocation that spends too much and one that does not.
+
 `Lagrangian.at(λ)` solves that problem and says what its allocation is worth and what it costs (`Priced`). Sums are
 integers on a grid that depends on the whole table alone (`SumGrid`), so that neither the order of rows nor the part of
 the table that is still looked at changes them.
@@ -18,10 +23,9 @@ import numpy as np
 
 from disco.allocation.limits import UNLIMITED, Tree
 from disco.allocation.paths import Assignment
-from disco.allocation.problem import AllocationProblem, largest_of
-from disco.allocation.rules import RateRange
+from disco.allocation.problem import BLOCK, AllocationProblem, TableCells, largest_of
+from disco.allocation.rules import RateRange, choice_sums
 from disco.allocation.solve import solve
-from disco.allocation.table import or_no_segments, or_none
 from disco.records.arrays import Array
 from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import njit
@@ -103,51 +107,11 @@ class SettledRest:
 
 
 @njit(nogil=True, cache=True)
-def _totals(
-    values: Array, costs: Array, choice: Array, value_scale: float, cost_scale: float
-) -> tuple[int, int, float]:
-    """Σ round(value · scale), Σ round(cost · scale) and Σ cost of a choice, in one pass.
-
-    The first two are integers, so the order of customers cannot change them. The third carries its rounding error
-    along, for budgets are kept to the last bit.
-    """
-    worth = 0
-    cost = 0
-    total = low = 0.0
-    for i in range(choice.size):
-        if choice[i] >= 0:
-            worth += int(np.rint(np.float64(values[choice[i], i]) * value_scale))
-            term = np.float64(costs[choice[i], i])
-            cost += int(np.rint(term * cost_scale))
-            larger = total + term
-            low += (total - larger) + term if total >= term else (term - larger) + total
-            total = larger
-    return worth, cost, total + low
-
-
-@njit(nogil=True, cache=True)
-def _spent(costs: Array, choice: Array) -> float:
-    """The third of `_totals` alone: of a whole table, reading values as well would take twice the time."""
-    total = low = 0.0
-    for i in range(choice.size):
-        if choice[i] >= 0:
-            term = np.float64(costs[choice[i], i])
-            larger = total + term
-            low += (total - larger) + term if total >= term else (term - larger) + total
-            total = larger
-    return total + low
-
-
-@njit(nogil=True, cache=True)
-def wanted(
-    values: Array, eligible: Array, costs: Array, segment: Array, prices: Array, rate: float, start: int, stop: int
-) -> float:
-    """Σ_i max(0, max_k value - rate · cost - price) over the customers start to stop, prices: (groups, depths).
-
-    eligible, segment: with no entries where everybody is eligible, or there is one group.
-    """
+def wanted(cells: TableCells, prices: Array, rate: float, start: int, stop: int) -> float:
+    """Σ_i max(0, max_k value - rate · cost - price) over the customers start to stop, prices: (groups, depths)."""
+    values, eligible, costs, segment = cells
     total = 0.0
-    best, price = np.empty(2048), np.empty(2048)
+    best, price = np.empty(BLOCK), np.empty(BLOCK)
     for base in range(start, stop, best.size):
         count = min(best.size, stop - base)
         best[:] = 0.0
@@ -172,11 +136,10 @@ def wanted(
 
 
 @njit(nogil=True, cache=True)
-def least_losses(
-    values: Array, eligible: Array, costs: Array, choice: Array, rate: float, start: int, stop: int, least: Array
-) -> None:
+def least_losses(cells: TableCells, choice: Array, rate: float, start: int, stop: int, least: Array) -> None:
     """least[a + 1, b + 1] ← the least that a customer start to stop who has a would lose by moving to b (-1: no code),
-    at a budget price and without prices of the limits. eligible: with no entries where everybody is."""
+    at a budget price and without prices of the limits."""
+    values, eligible, costs, _ = cells
     columns, everybody = values.shape[0], eligible.size == 0
     for i in range(start, stop):
         own = choice[i]
@@ -287,7 +250,7 @@ class Lagrangian:
 
     def _totals(self, choice: Array) -> tuple[int, int, float]:
         given = np.asarray(choice, np.int16)
-        return _totals(self.problem.values, self.costs, given, self.grid.value_scale, self.grid.cost_scale)
+        return choice_sums(self.problem.values, self.costs, given, 0, self.grid.value_scale, self.grid.cost_scale)
 
     def _fits(self, rest: SettledRest, choice: Array, cost: int) -> bool:
         """Whether a choice with which everybody costs this much, in grid units, is within the budget to the last
@@ -299,7 +262,9 @@ class Lagrangian:
 
     def pays(self, choice: Array) -> bool:
         """Whether the customers of this problem alone are within the budget to the last bit."""
-        return _spent(self.costs, np.asarray(choice, np.int16)) <= self.grid.money
+        given = np.asarray(choice, np.int16)
+        # costs in place of values, which would be read from memory for nothing
+        return choice_sums(self.costs, self.costs, given, 0, 0.0, 0.0)[2] <= self.grid.money
 
     def keeps_budget(self, choice: Array) -> bool:
         """Whether everybody together is within the budget to the last bit, as the certificate counts it."""
@@ -348,11 +313,11 @@ class Lagrangian:
     def _kept_to(self, side: Priced, rate: float) -> Priced:
         """The bound at another rate with the prices that an allocation has there, as if it were optimal."""
         problem, columns = self.problem, self.problem.columns
-        eligible = or_none(problem.eligible)
+        cells = problem.rows.cells()
 
         def lost(rows: slice) -> Array:
             least = np.full((columns + 1, columns + 1), np.inf)
-            least_losses(problem.values, eligible, self.costs, side.solution.choice, rate, rows.start, rows.stop, least)
+            least_losses(cells, side.solution.choice, rate, rows.start, rows.stop, least)
             return least
 
         parts = list(spread(lost, row_chunks(problem.customers), engine=self.engine))
@@ -364,12 +329,10 @@ class Lagrangian:
         tree, problem = side.solution.tree, self.problem
         price = limit_prices(tree, potentials)
         allowed, limits = place_prices(tree, price), float(worth_of_limits(tree, price).sum())
-        eligible, segment = or_none(problem.eligible), or_no_segments(problem.limits.segment)
+        cells = problem.rows.cells()
 
         def added(rows: slice) -> float:
-            return wanted(
-                problem.values, eligible, self.costs, segment, allowed[tree.leaf], rate, rows.start, rows.stop
-            )
+            return wanted(cells, allowed[tree.leaf], rate, rows.start, rows.stop)
 
         total = sum(spread(added, row_chunks(problem.customers), engine=self.engine))
         bound = (total + limits + rate * self.grid.money) * self.grid.value_scale

@@ -64,6 +64,19 @@ class Limits:
         segment_caps, segment_floors = _scaled(self.segment_caps, self.segment_floors, share)
         return Limits(caps, floors, segment_caps, segment_floors, self.segment[rows], self.segment_labels, budget)
 
+    def left_by(self, counts: Integers, *, segment: Integers | None, budget: float | None) -> "Limits":
+        """What is left to the others once some customers have their places: a cap below 0 is one that these break.
+
+        counts: (groups, depths) of those who have theirs.
+        segment: (others,) rows of the others' segments.
+        budget: what is left of it.
+        """
+        caps, floors = _lowered(self.caps, self.floors, counts.sum(axis=0))
+        if self.segment_caps is None or self.segment_floors is None:
+            return Limits(caps, floors, budget=budget)
+        segment_caps, segment_floors = _lowered(self.segment_caps, self.segment_floors, counts)
+        return Limits(caps, floors, segment_caps, segment_floors, segment, self.segment_labels, budget)
+
     @property
     def has_floors(self) -> bool:
         if self.floors.any():
@@ -78,6 +91,11 @@ class Limits:
         if self.segment_floors is None or self.segment_caps is None:
             return False
         return bool((self.segment_floors > self.segment_caps).any())
+
+
+def _lowered(caps: Integers, floors: Integers, counts: Integers) -> tuple[Integers, Integers]:
+    """Caps and floors for the others, once so many customers are counted towards both."""
+    return np.where(caps >= UNLIMITED, caps, caps - counts), np.maximum(floors - counts, 0)
 
 
 def _scaled(caps: Integers, floors: Integers, share: float) -> tuple[Integers, Integers]:
@@ -258,7 +276,7 @@ class Tree:
     def nodes(self) -> int:
         return int(self.parent.size)
 
-    def less(self, counts: Array, low: Array | None = None, high: Array | None = None) -> tuple[Array, Array]:
+    def left_after(self, counts: Array, low: Array | None = None, high: Array | None = None) -> tuple[Array, Array]:
         """low and high after `counts` (groups, depths) customers have taken their places."""
         taken = np.zeros(self.parent.size, np.int64)
         columns = counts.shape[1]
@@ -268,12 +286,6 @@ class Tree:
         else:
             taken[1:] = counts[0]
         return (self.low if low is None else low) - taken, (self.high if high is None else high) - taken
-
-    def scaled(self, share: float) -> tuple[Array, Array]:
-        """Limits for a sample with this share of the customers, rounded so that no floor asks more than its cap."""
-        high = np.maximum(np.rint(self.high * share), self.high > 0).astype(np.int64)
-        low = np.minimum(np.floor(self.low * share), high).astype(np.int64)
-        return low, high
 
 
 def tree_of(limits: Limits) -> Tree:

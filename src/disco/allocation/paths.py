@@ -6,6 +6,20 @@ value are settled by the hash and never by rounding or by order. Conventions, fo
 
     potential[u] ≤ potential[w] + c      a customer moving from a to b costs v_a - v_b;   a limit's arc costs 0
     price of a limit = potential[node] - potential[parent];   positive only when full, negative only when at its floor
+
+The first line says that nobody gains by moving from their place to another at these prices, the second that only a
+limit which binds has one. Together they make the allocation optimal (docs/maths.md), and they hold at every step for
+whoever sits rightly: `settle` begins with everybody at their best place and the limits ignored, and then moves what is
+too much at one node to where there is room, each time along the path that costs least. Costs along a path are measured
+beyond the potentials, so that they are never negative and Dijkstra's search finds the cheapest. Moving along it and
+lowering the potentials by the distances keeps both lines true. When nothing is too much any more, the allocation is
+optimal. Where no path is left, the limits cannot be met.
+
+One more search at the end lowers each price as far as the conditions allow. Of several optimal prices these are the
+smallest, so that prices do not depend on where the search began, but for floors.
+
+There are a few dozen nodes and any number of customers: a customer is an arc, and of all arcs between two places only
+the cheapest matter. `grid.Movers` keeps these.
 """
 
 from dataclasses import dataclass
@@ -121,6 +135,7 @@ def settle(
     carried_by = np.empty(nodes, np.int64)  # the customer moved along the arc, -1: a limit's arc
     rounds = 0
     while True:
+        # nothing is too much anywhere: the allocation is optimal, and what is left is to lower the prices
         final = True
         for node in range(nodes):
             if excess[node] > 0:
@@ -134,6 +149,7 @@ def settle(
                 if low[node] <= 0 and flow[node] == 0 and below:
                     value_potential[node] = value_potential[parent[node]]
                     hash_potential[node] = hash_potential[parent[node]]
+        # Dijkstra from all nodes with too much (at the end from "no code"), to the nearest that has too little
         for node in range(nodes):
             done[node] = False
             started = node == 0 if final else excess[node] > 0
@@ -217,8 +233,9 @@ def settle(
                 value_potential[node] -= value_potential[0]
                 hash_potential[node] -= hash_potential[0]
             return True, rounds
-        if target < 0:
+        if target < 0:  # too much somewhere, and no way to any room: the limits contradict each other
             return False, rounds
+        # distances become part of the potentials, so that the arcs of this path cost nothing beyond them
         for node in range(nodes):
             if done[node]:
                 value_potential[node] -= far_value[node]
@@ -292,7 +309,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The exact places of a few customers."""
+    """The exact places of a few customers, with the potentials that prove them."""
 
     choice: Array  # (customers,) column, -1 = none
     places: Array  # (customers,) group · depths + column, -1 = none

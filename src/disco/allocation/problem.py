@@ -26,13 +26,109 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from disco.allocation.limits import CountsLike, Limits, Segments, read_limits
 from disco.records.arguments import column_labels
 from disco.records.arrays import Array, Flags, Floats, Ids, Integers, Keys
+from disco.records.compiled import njit
 from disco.records.depths import read_depths
 from disco.records.errors import InputError, LimitError
 from disco.records.frames import without_ids
 from disco.records.identity import customer_keys, read_ids, row_keys
 
-# Customers who are copied at once: 256 KB of eight float64, which stay in the second-level cache.
-_COPIED_AT_ONCE = 4_096
+# Customers whom kernels look at together, and who are copied at once: long enough for the prefetcher, and 128 KB of
+# eight float64 stay in the second-level cache.
+BLOCK = 2_048
+
+
+class TableCells(NamedTuple):
+    """What kernels read of some customers. An array of size 0 stands for what there is none of: an argument that may be
+    None would be compiled once with it and once without."""
+
+    values: Array  # (depths, customers)
+    eligible: Array  # (depths, customers) Booleans; empty: everybody may have everything
+    costs: Array  # (depths, customers) of the type of the values; empty: nothing costs anything
+    segment: Array  # (customers,); empty: everybody is in the same one
+
+
+# Every slice of its row is empty.
+_NO_FLAGS = np.empty((1, 0), np.bool_)
+_NO_SEGMENTS = np.empty(0, np.int64)
+
+
+@njit(nogil=True, cache=True)
+def columns_of(matrix: Array, rows: Array) -> Array:
+    """(depths, rows): what `matrix[:, rows]` is, faster."""
+    out = np.empty((matrix.shape[0], rows.size), matrix.dtype)
+    for k in range(matrix.shape[0]):
+        for j in range(rows.size):
+            out[k, j] = matrix[k, rows[j]]
+    return out
+
+
+class Rows(NamedTuple):
+    """Some customers of a table; matrices are depth-major."""
+
+    keys: Keys  # (customers,); empty where no tie is broken
+    values: Floats  # (depths, customers), 0 where not eligible
+    eligible: Flags | None  # (depths, customers); None: everybody for every depth
+    costs: Floats | None  # (depths, customers)
+    group: Integers | None  # (customers,) row of their segment in the limits
+
+    @property
+    def size(self) -> int:
+        return int(self.values.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self if part is not None)
+
+    def cells(self, *, costs: bool = True, segments: bool = True) -> TableCells:
+        """As kernels read them; costs, segments: whether these matter."""
+        paid = self.costs if costs else None
+        group = self.group if segments else None
+        return TableCells(
+            self.values,
+            _NO_FLAGS if self.eligible is None else self.eligible,
+            np.empty((1, 0), self.values.dtype) if paid is None else paid,
+            _NO_SEGMENTS if group is None else group,
+        )
+
+    @property
+    def largest_cost(self) -> float:
+        """Of an eligible cell."""
+        if self.costs is None:
+            return 0.0
+        where: Any = True if self.eligible is None else self.eligible
+        return float(self.costs.max(initial=0.0, where=where))
+
+    def take(self, rows: Array) -> "Rows":
+        """Some of them, in this order."""
+        return Rows(
+            self.keys[rows] if self.keys.size else self.keys,
+            columns_of(self.values, rows),
+            None if self.eligible is None else columns_of(self.eligible, rows),
+            None if self.costs is None else columns_of(self.costs, rows),
+            None if self.group is None else self.group[rows],
+        )
+
+    @staticmethod
+    def joined(parts: Iterable["Rows"]) -> "Rows":
+        """Those of several chunks, one after another."""
+        some = list(parts)
+        flags = None
+        if any(part.eligible is not None for part in some):
+            flags = np.concatenate(
+                [np.ones(part.values.shape, np.bool_) if part.eligible is None else part.eligible for part in some],
+                axis=1,
+            )
+        return Rows(
+            np.concatenate([part.keys for part in some]),
+            np.concatenate([part.values for part in some], axis=1),
+            flags,
+            None if some[0].costs is None else np.concatenate([p.costs for p in some if p.costs is not None], axis=1),
+            None if some[0].group is None else np.concatenate([p.group for p in some if p.group is not None]),
+        )
+
+    def in_order(self) -> "Rows":
+        """By key: the same whatever chunks they came in."""
+        return self.take(np.argsort(self.keys, kind="stable"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +148,11 @@ class AllocationProblem:
     def grid_top(self, largest: float, magnitude: float, rate: float) -> float:
         """What sets the grid: the largest value, or with floors, where losses count too, the largest magnitude."""
         return magnitude + rate * self.largest_cost if self.limits.has_floors else max(largest, self.least_top)
+
+    @property
+    def rows(self) -> Rows:
+        keys = np.empty(0, np.uint64) if self.keys is None else self.keys
+        return Rows(keys, self.values, self.eligible, self.costs, self.limits.segment)
 
     @property
     def customers(self) -> int:
@@ -112,8 +213,8 @@ def by_depth(matrix: NDArray[Any], kind: DTypeLike) -> NDArray[Any]:
     if view.dtype == kind and view.dtype.isnative and view.flags.c_contiguous and view.flags.aligned:
         return view
     out = np.empty(view.shape, kind)
-    for start in range(0, view.shape[1], _COPIED_AT_ONCE):
-        part = slice(start, start + _COPIED_AT_ONCE)
+    for start in range(0, view.shape[1], BLOCK):
+        part = slice(start, start + BLOCK)
         out[:, part] = view[:, part]
     return out
 

@@ -9,14 +9,14 @@ the range and makes the problem of the contested customers in four steps:
 1. A sample (`RateSample`). At a λ, Newton finds prices of the limits on it (`dual`), and so what it
    spends. That is uncertain, as counts are, and a range reaches several standard errors beyond the budget on
    either side.
-2. One pass counts what everybody wants at two points next to the budget (`count_range`). The limits and the spending of
+2. One pass counts what everybody wants at two points next to the budget (`_wants`). The limits and the spending of
    the sample are corrected by what it has too many or too few of there. What is left of its noise is that of customers
    who want something else than they did there.
 3. The corrected sample gives a narrower range.
-4. A second pass settles all but few (`screen_range`).
+4. A second pass settles all but few (`rules.InRange`).
 
-The table is rows in memory or in chunks (`table.ValueTable`); both count and settle with the same two kernels, which
-are pure functions of some customers. Samples go by key, sums are integers, and the contested customers are in the
+The table is rows in memory or in chunks (`table.ValueTable`); both count and settle by the same rule, which is a pure
+function of some customers. Samples go by key, sums are integers, and the contested customers are in the
 order of their keys, so that a decision is the same, bit for bit, however the table is held. Nothing here need be
 exact: a range is a guess, and each solve among the contested customers says whether its prices are within the boxes
 (`Lagrangian.holds`); only then everybody else was settled rightly.
@@ -24,6 +24,7 @@ exact: a range is a guess, and each solve among the contested customers says whe
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -39,21 +40,17 @@ from disco.allocation.lagrangian import (
     wanted,
     worth_of_limits,
 )
-from disco.allocation.limits import UNLIMITED, Limits, tree_of
-from disco.allocation.problem import AllocationProblem
-from disco.allocation.rules import InRange, PriceBox, RateRange, count_range
+from disco.allocation.limits import tree_of
+from disco.allocation.problem import AllocationProblem, Rows, TableCells
+from disco.allocation.rules import InBox, InRange, PriceBox, RateRange, choice_sums, place_counts
 from disco.allocation.table import (
     TOO_MANY,
     Pass,
-    Rows,
     TableInChunks,
     TableInMemory,
     TableSample,
     ValueTable,
-    columns_of,
     cost_of,
-    or_no_segments,
-    or_none,
     take,
 )
 from disco.records.arrays import Array, Integers
@@ -78,11 +75,13 @@ _MARGIN = 1e-10
 
 
 @njit(nogil=True, cache=True)
-def _spending(net: Array, costs: Array, segment: Array, prices: Array, sums: Array) -> float:
+def _spending(net: Array, cells: TableCells, prices: Array, sums: Array) -> float:
     """sums[:, g, k] = customers of a segment who want depth k at these prices, Σ of their costs, Σ of the squares.
 
+    net: (depths, customers) values less costs of the first customers of the cells.
     Returns Σ of what they are worth to the budget's owner: net values.
     """
+    costs, segment = cells.costs, cells.segment
     total = 0.0
     for i in range(net.shape[1]):
         group = segment[i] if segment.size > 0 else 0
@@ -168,15 +167,11 @@ class RateSample:
     """
 
     def __init__(self, problem: AllocationProblem, grid: SumGrid, *, customers: int, spent: int, spread: float) -> None:
-        assert problem.costs is not None
         self.customers, self.columns, self.spread = customers, problem.columns, spread
         keys = problem.keys_of(np.arange(problem.customers))
         rows = np.flatnonzero(keys < np.uint64(min(SAMPLED / customers, _SAMPLED_SHARE) * 2.0**64))
-        rows = rows[np.argsort(keys[rows])]
-        self.size = int(rows.size)
-        self.values, self.costs = columns_of(problem.values, rows), columns_of(problem.costs, rows)
-        self.eligible = None if problem.eligible is None else columns_of(problem.eligible, rows)
-        self.segment = None if problem.limits.segment is None else problem.limits.segment[rows]
+        self.rows = problem.rows.take(rows[np.argsort(keys[rows])])
+        self.size = self.rows.size
         self.tree = tree_of(problem.limits)
         self.grid = grid
         self.budget = max((grid.budget - spent) / grid.cost_scale, 0.0)
@@ -216,10 +211,8 @@ class RateSample:
         size, columns = min(FIRST_SAMPLED, self.size) if few else self.size, self.columns
         share = size / self.customers
         net = np.empty((columns, size))
-        eligible = None if self.eligible is None else self.eligible[:, :size]
-        segment = None if self.segment is None else self.segment[:size]
-        costs = self.costs[:, :size]
-        magnitude, _ = take(self.values[:, :size], eligible, costs, rate, np.arange(size), net)
+        magnitude, _ = take(self.rows, rate, np.arange(size), net)
+        segment = None if self.rows.group is None else self.rows.group[:size]
         self.magnitude = max(self.magnitude, magnitude)
         low, high = np.maximum(self.tree.low[1:], 0) * share, self.tree.high[1:] * share
         placed = min(size, float(high[:columns].sum()))
@@ -241,7 +234,7 @@ class RateSample:
         potentials, box = found.potentials, found.box
         prices = potentials[self.tree.leaf - 1]
         sums = np.zeros((3, *prices.shape))
-        worth = _spending(net, costs, or_no_segments(segment), prices, sums)
+        worth = _spending(net, self.rows.cells(), prices, sums)
         count, cost, square = sums.sum(axis=1)
         spent = float(cost.sum())
         # at depths with a price the number of customers is fixed, so that only their costs differ between samples
@@ -271,9 +264,8 @@ class RateSample:
 
     def open_share(self, range_: RateRange, margin: float) -> float:
         """The share of the sample that a pass with this range would leave open."""
-        rows = Rows(np.empty(0, np.uint64), self.values, self.eligible, self.costs, self.segment)
         rule = InRange(range_, margin, (self.grid.value_scale, self.grid.cost_scale))
-        return rule.settle(rows, slice(0, self.size), 0).opened / self.size
+        return rule.settle(self.rows, slice(0, self.size), 0).opened / self.size
 
 
 def _even(over_budget: Point, within_budget: Point) -> float:
@@ -431,61 +423,23 @@ def range_of(points: list[Point]) -> RateRange:
     return RateRange((first.rate, last.rate), (boxes[0], boxes[1]))
 
 
-def _left_of(limits: Limits, counts: Array, segment: Array | None, rest: SettledRest) -> Limits:
-    """What the settled customers leave of the limits; counts: (groups, depths) theirs, segment: of the others."""
-
-    def caps(limit: Array, taken: Array) -> Array:
-        return np.where(limit >= UNLIMITED, UNLIMITED, limit - taken)
-
-    total = counts.sum(axis=0)
-    floors = np.maximum(limits.floors - total, 0)
-    budget = max((rest.grid.budget - rest.spent) / rest.grid.cost_scale, 0.0)
-    if segment is None or limits.segment_caps is None or limits.segment_floors is None:
-        return Limits(caps(limits.caps, total), floors, budget=budget)
-    return Limits(
-        caps(limits.caps, total),
-        floors,
-        caps(limits.segment_caps, counts),
-        np.maximum(limits.segment_floors - counts, 0),
-        segment,
-        limits.segment_labels,
-        budget,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Counted:
+def _wants(ends: Ends, cost_scale: float, rows: Rows, part: slice) -> RangeCounts:
     """The part function that counts what customers want at the prices of two points."""
-
-    ends: Ends
-    cost_scale: float
-
-    def __call__(self, rows: Rows, part: slice) -> RangeCounts:
-        assert rows.costs is not None
-        one, other = self.ends
-        counts = np.zeros((2, *one.prices.shape), np.int64)
-        segment = or_no_segments(rows.group if counts.shape[1] > 1 else None)
-        spent = count_range(
-            rows.values, or_none(rows.eligible), rows.costs, segment, part.start, part.stop, (one.rate, other.rate),
-            (one.prices, other.prices), self.cost_scale, counts,
-        )  # fmt: skip
-        return RangeCounts(counts, (int(spent[0]), int(spent[1])))
+    assert rows.costs is not None
+    group = None if rows.group is None else rows.group[part]
+    counts, spent = [], []
+    for end in ends:
+        point = PriceBox(end.prices, np.zeros(end.prices.shape), 0.0)  # a box without width: only equal bids stay open
+        choice = InBox(point, 0.0, rate=end.rate).settle(rows, part, 0).choice
+        counts.append(place_counts(choice, group, end.prices.shape))
+        spent.append(choice_sums(rows.values, rows.costs, choice, part.start, 1.0, cost_scale)[1])
+    return RangeCounts(np.array(counts), (int(spent[0]), int(spent[1])))
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """The part function of a bound: Σ_i max(0, max_k value - rate · cost - price), exact."""
-
-    prices: Array  # (groups, depths)
-    rate: float
-
-    def __call__(self, rows: Rows, part: slice) -> int:
-        assert rows.costs is not None
-        segment = or_no_segments(rows.group if self.prices.shape[0] > 1 else None)
-        total = wanted(
-            rows.values, or_none(rows.eligible), rows.costs, segment, self.prices, self.rate, part.start, part.stop
-        )  # fmt: skip
-        return exact_sum(np.array([total]))
+def _worth(prices: Array, rate: float, rows: Rows, part: slice) -> int:
+    """The part function of a bound: Σ_i max(0, max_k value - rate · cost - price), exact; prices: (groups, depths)."""
+    cells = rows.cells(segments=prices.shape[0] > 1)
+    return exact_sum(np.array([wanted(cells, prices, rate, part.start, part.stop)]))
 
 
 class BudgetTable:
@@ -536,7 +490,7 @@ class BudgetTable:
 
     def count(self, ends: Ends) -> RangeCounts:
         """One pass: what everybody wants at two points."""
-        return self.table.fold(_Counted(ends, self.grid.cost_scale), RangeCounts.__add__)
+        return self.table.fold(partial(_wants, ends, self.grid.cost_scale), RangeCounts.__add__)
 
     def settle(self, range_: RateRange, *, margin: float, open_share: float) -> Lagrangian | None:
         """One pass: the problem of those whose place is not the same in the whole range.
@@ -547,14 +501,15 @@ class BudgetTable:
         passed = self.table.screen(InRange(range_, margin, scales), open_share=open_share)
         if not passed.kept or passed.opened > TOO_MANY * self.customers:
             return None
-        if (tree_of(problem.limits).less(passed.counts)[1] < 0).any():
+        if (tree_of(problem.limits).left_after(passed.counts)[1] < 0).any():
             return None
         self.last_pass = passed
         numbers, rows = self.table.contested(passed)
         rest = self._rest(passed, numbers, rows, range_)
+        budget = max((self.grid.budget - rest.spent) / self.grid.cost_scale, 0.0)
         part = AllocationProblem(
             rows.values,
-            _left_of(problem.limits, passed.counts, rows.group, rest),
+            problem.limits.left_by(passed.counts, segment=rows.group, budget=budget),
             rows.eligible,
             rows.costs,
             rows.keys,
@@ -591,7 +546,7 @@ class BudgetTable:
         tree = tree_of(self.table.problem.limits)
         price = limit_prices(tree, priced.solution.potentials)
         prices, limits = place_prices(tree, price)[tree.leaf], float(worth_of_limits(tree, price).sum())
-        total = self.table.fold(_Wanted(prices, priced.rate), int.__add__)
+        total = self.table.fold(partial(_worth, prices, priced.rate), int.__add__)
         return (rounded(total) + limits + priced.rate * self.grid.money) * self.grid.value_scale
 
 

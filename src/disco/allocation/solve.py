@@ -5,11 +5,39 @@ prices in the box? → widen.
 place is the same everywhere in the box (`rules.InBox`) and brings the others, among them whoever might want a scarce
 depth. 3. They are a smaller table, solved in the same way: from a sample as long as they are many, then from all of
 them, and the last few by exact shortest paths (`paths`). 4. If the final prices lie in the box, every settled customer
-is right and the whole is optimal. If not, the box is drawn wider around the prices that were found.
+is right and the whole is optimal. If not, the next guess begins at the prices that were found, with a wider box.
 
 Where values come again and again, counts do not move smoothly with prices and boxes leave too many open. Then the
 prices are those of shortest paths on a sample, exact on the grid, and only the prices of tie hashes have a width
 (`rules.OnGrid`). Where that does not hold either, shortest paths take on everybody: always exact, whatever the values.
+
+Why the result is optimal
+-------------------------
+Let p* be the final prices and x the allocation. Three things hold, and together they make the value of x equal to the
+bound D(p*) of docs/maths.md, which no allocation exceeds:
+
+- Every open customer has their best place at p*, for shortest paths end with potentials at which nobody gains by
+  moving.
+- Every settled customer has their best place at p*, too. The pass has settled them at a place that wins at *all* prices
+  of the box, and p* is one of these. This is why the box is asked only at the end: until then it is a guess.
+- A limit with a price is met exactly. The paths see what the settled customers leave of each limit (`Tree.left_after`)
+  and give a positive price to a full cap alone, and a negative one to a floor that is just met.
+
+The certificate (`certificate`) does not believe any of this: it computes value and D(p*) anew from the table.
+
+When prices leave the box
+-------------------------
+Then some settled customer might prefer another place, and nothing has been proved. Nobody is repaired one by one: the
+whole pass is thrown away. Newton begins again, at the prices that were found and on a sample without neighbours, and
+the box around its result is four times as wide. The same happens where a pass settles more customers at a place than
+its cap allows, for then no prices of the box can be right. If the second box fails as well (values tie, or the sample
+was unlike the table), the rule of ties is tried, whose prices come from exact paths on samples. The last resort is
+shortest paths over everybody, which need no box; a table in chunks is brought here for them, or refused where it is too
+large. So a bad guess costs another pass, and never a decision.
+
+What calls what: `solve` and `solve_table` are the doors, for tables in memory and in chunks. `_by_boxes` is one round
+of steps 1 to 4, `_guess` is step 1, and `_among` solves whom a pass left open, by `_by_boxes` again or by `_paths`.
+`_by_ties` is the same round with the rule of ties.
 
 The table (`table.ValueTable`) is rows in memory, Parquet in chunks, or Spark partitions. Limits of depths and of
 segments are a tree, and with a budget price λ values are v - λ·c. None of the constants here changes a result, only the
@@ -26,20 +54,17 @@ from disco.allocation.dual import Guess, Precision, descend, guess_prices, sampl
 from disco.allocation.grid import grid_scale, to_grid
 from disco.allocation.limits import Tree, tree_of
 from disco.allocation.paths import Assignment, Settled, settle_from
-from disco.allocation.problem import AllocationProblem
+from disco.allocation.problem import AllocationProblem, Rows, TableCells
 from disco.allocation.rules import GridBox, InBox, OnGrid
 from disco.allocation.table import (
     COPIED,
     TOO_MANY,
     Grid,
     Pass,
-    Rows,
     TableInMemory,
     TableSample,
     ValueTable,
-    or_no_costs,
-    or_no_segments,
-    or_none,
+    cell_range,
 )
 from disco.records.arrays import Array
 from disco.records.chunks import row_chunks
@@ -156,7 +181,10 @@ def solve_exactly(
 
 
 class Placed(NamedTuple):
-    """Where the customers of a table go, and the prices that prove it."""
+    """Where the customers of a table go, and the prices that prove it.
+
+    It is made only after the final prices were found to be among those of the rule.
+    """
 
     choice: Array  # (customers at hand,)
     potentials: Array  # (nodes,)
@@ -174,6 +202,11 @@ def _by_boxes(
     everybody: bool = False,
 ) -> Placed | None:  # fmt: skip
     """By sample, box, pass, and the same again on whom the pass leaves open; None: boxes do not settle this table.
+
+    Two boxes are tried. Each round ends in one of four ways: the final prices are in the box (done); they are not, or
+    the settled customers break a cap (the next box, wider); the pass has settled too few (None); the limits cannot be
+    met by the open customers, which a wrong box may cause as well (None: the caller tries another way, and the last
+    way decides whether limits contradict each other).
 
     low, high: (nodes,) what is left of the limits. potentials: to begin with; None: from nowhere.
     everybody: the sample is everybody, as of tables with few customers.
@@ -201,7 +234,7 @@ def _by_boxes(
             passed = table.screen(rule, open_share=guess.open_share)
         if not passed.kept or passed.opened > TOO_MANY * table.customers:
             return None
-        low_left, high_left = tree.less(passed.counts, low, high)
+        low_left, high_left = tree.left_after(passed.counts, low, high)
         if (high_left < 0).any():
             continue
         grid = Grid(passed.grid.top, rule.margin)
@@ -234,7 +267,7 @@ def _among(
 
 
 class _BoxGuess(NamedTuple):
-    """Prices of a sample, and the rule that settles whom they do not concern."""
+    """Prices of a sample, and the rule that settles whom their uncertainty does not concern."""
 
     potentials: Array
     rule: InBox
@@ -245,7 +278,12 @@ def _guess(
     table: ValueTable, tree: Tree, low: Array, high: Array, potentials: Array | None, *, spread: float, rate: float,
     everybody: bool,
 ) -> _BoxGuess | None:  # fmt: skip
-    """From a sample that grows until its box settles most customers; None: values tie too often for Newton."""
+    """From a sample that grows until its box settles most customers; None: values tie too often for Newton.
+
+    The sample is solved by Newton for the limits' share of it. What the box would leave open is first estimated from
+    the density of ties, and then counted on the sample itself, with the very rule of the pass. A sample four times as
+    large has half the error, so that the box is half as wide and leaves half as many open; it is taken while that pays.
+    """
     lost = False
     sizes = list((table.customers,) if everybody else table.sizes)
     while True:
@@ -278,6 +316,8 @@ def _guess(
 
 
 def _box_rule(guess: Guess, table: ValueTable, sample: TableSample, rate: float) -> InBox:
+    """A place must win by a margin far above the rounding of a bid, or whoever is nearly indifferent would be settled
+    by the last bits. Where prices are larger than all values, they set the rounding."""
     margin = 1e-10 * sample.magnitude if table.grid is None else table.grid.margin
     rule = InBox(guess.box, margin, guess.gaps, rate)
     return replace(rule, margin=max(margin, 1e-12 * rule.reach))
@@ -328,6 +368,12 @@ def _by_ties(
     """Where the same values come again and again: exact prices of a sample, and a width for hashes alone.
 
     Returns the places, or None where no width settles the table, and the last prices found.
+
+    With values of a few sizes, thousands of customers are indifferent at the same price, so that Newton sees no slope.
+    But then a sample of some thousand has the very same prices in value as the table: these are taken as exact, and
+    `GridBox.holds` refuses the result if the final ones differ in a single grid unit. Who of the indifferent customers
+    gets a code is a question of their hashes alone. Hashes are spread evenly, so that their prices have a standard
+    error like that of a share, which is what `hash_widths` says.
     """
     grid, floors = table.known_grid(), bool((tree.low > 0).any())
     scale, start = grid_scale(grid.top, nodes=tree.nodes), None
@@ -338,7 +384,8 @@ def _by_ties(
         worth = np.empty(sample.net.shape[::-1], np.int64)
         to_grid(sample.net, scale, floors, worth)
         few = _OnGrid(worth, table.keys_of(sample.numbers), sample.group)
-        start = _paths(few, tree, *tree.scaled(sample.size / table.customers), grid, prices, start) or start
+        part = tree_of(table.problem.limits.part(sample.numbers, sample.size / table.customers))
+        start = _paths(few, tree, part.low, part.high, grid, prices, start) or start
     if start is None:
         return None, None
     sampled = np.zeros(tree.leaf.size + 1)
@@ -347,7 +394,7 @@ def _by_ties(
         width = hash_widths(sampled[1:].reshape(tree.leaf.shape), spread)
         box = GridBox(start.values[tree.leaf], start.hashes[tree.leaf], width)
         passed = table.screen(OnGrid(box, scale, floors, rate), open_share=_USELESS)
-        low, high = tree.less(passed.counts)
+        low, high = tree.left_after(passed.counts)
         found = None
         if passed.kept and passed.opened and not (high < 0).any():
             open_table = TableInMemory(table.net(passed))
@@ -367,34 +414,14 @@ def hash_widths(sampled: Array, spread: float) -> Array:
 
 
 @njit(nogil=True, cache=True)
-def _largest(values: Array, eligible: Array) -> float:
-    """The largest value of an eligible cell, at least 0; what is no number is found by the solve."""
-    largest = 0.0
-    for k in range(values.shape[0]):
-        for i in range(values.shape[1]):
-            x = np.float64(values[k, i])
-            if x > largest and (eligible.size == 0 or eligible[k, i]):
-                largest = x
-    return largest
-
-
-@njit(nogil=True, cache=True)
 def _first_codes(
-    values: Array,
-    eligible: Array,
-    costs: Array,
-    rate: float,
-    segment: Array,
-    choice: Array,
-    prices: Array,
-    closed: Array,
-    scale: float,
-    found: Array,
+    cells: TableCells, rate: float, choice: Array, prices: Array, closed: Array, scale: float, found: Array
 ) -> None:
     """found[g, k] = the largest v_ik - (v_ia - price_a) of a closed place, at least 0. Grid integers, (groups, depths).
 
     A loss is never given away where there are no floors, so it has no price.
     """
+    values, eligible, costs, segment = cells
     columns, customers = values.shape
     for i in range(customers):
         g = segment[i] if segment.size > 0 else 0
@@ -417,17 +444,20 @@ def _first_codes(
 
 def first_codes(rows: Rows, choice: Array, prices: Array, closed: Array, scale: float, *, rate: float = 0.0) -> Array:
     """(groups, depths) what the first code of each closed place would bring, in grid integers: 0 for the others."""
-    found, costs = np.zeros(closed.shape, np.int64), rows.costs if rate != 0.0 else None
-    _first_codes(
-        rows.values, or_none(rows.eligible), or_no_costs(costs, rows.values), rate, or_no_segments(rows.group),
-        choice.astype(np.int16, copy=False), prices, closed, scale, found,
-    )  # fmt: skip
+    found = np.zeros(closed.shape, np.int64)
+    cells = rows.cells(costs=rate != 0.0)
+    _first_codes(cells, rate, choice.astype(np.int16, copy=False), prices, closed, scale, found)
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The places of a problem without floors that nobody may get."""
+    """The places of a problem without floors that nobody may get: caps of 0.
+
+    A cap of 0 has the price of the best use of a first code, which is one extreme customer's, so that no sample shows
+    it, and a box around it would leave open whoever wants the place. So the problem is solved without these places
+    (`left`), which changes no other price, and their prices are found by one more look at everybody (`first_codes`).
+    """
 
     problem: AllocationProblem
     tree: Tree
@@ -441,7 +471,8 @@ class Closed:
         places = (tree.high[tree.leaf] == 0) | (tree.high[1 : columns + 1] == 0)
         if problem.limits.has_floors or not places.any():
             return None
-        return cls(problem, tree, places, _largest(problem.values, or_none(problem.eligible)))
+        largest, _ = cell_range(problem.rows, slice(0, problem.customers))
+        return cls(problem, tree, places, largest)
 
     def left(self) -> AllocationProblem:
         """The problem in which nobody is eligible for them."""
@@ -467,8 +498,7 @@ class Closed:
 
     def priced(self, found: Assignment, *, rate: float) -> Assignment:
         """The solution of `left` with the prices of these places."""
-        rows = TableInMemory(self.problem).rows
-        first = first_codes(rows, found.choice, self.on_grid(found), self.places, self.scale, rate=rate)
+        first = first_codes(self.problem.rows, found.choice, self.on_grid(found), self.places, self.scale, rate=rate)
         return self.with_first(found, first)
 
     @property

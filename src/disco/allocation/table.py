@@ -16,18 +16,18 @@ others: memory is bounded, and the answer stays exact.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain, takewhile
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.allocation.limits import Limits, SegmentLimits
-from disco.allocation.problem import SEEN_WHOLE, AllocationProblem
+from disco.allocation.problem import SEEN_WHOLE, AllocationProblem, Rows, TableCells
 from disco.records.arrays import Array, Flags, Floats, Integers, Keys
 from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import inner_kernel, njit
@@ -93,19 +93,10 @@ def _read(values: Array, rows: Array, out: Array) -> None:
             out[k, j] = values[k, rows[j]]
 
 
-@njit(nogil=True, cache=True)
-def columns_of(matrix: Array, rows: Array) -> Array:
-    """(depths, rows): what `matrix[:, rows]` is, faster."""
-    out = np.empty((matrix.shape[0], rows.size), matrix.dtype)
-    for k in range(matrix.shape[0]):
-        for j in range(rows.size):
-            out[k, j] = matrix[k, rows[j]]
-    return out
-
-
 @inner_kernel(cache=True)
-def _less_costs(eligible: Array, costs: Array, rate: float, rows: Array, out: Array) -> None:
+def _less_costs(cells: TableCells, rate: float, rows: Array, out: Array) -> None:
     """out[k, j] -= rate · cost of customer rows[j], and -∞ where ineligible."""
+    _, eligible, costs, _ = cells
     for k in range(out.shape[0]):
         if costs.size > 0:
             for j in range(rows.size):
@@ -117,7 +108,8 @@ def _less_costs(eligible: Array, costs: Array, rate: float, rows: Array, out: Ar
 
 
 @njit(nogil=True, cache=True)
-def _take(values: Array, eligible: Array, costs: Array, rate: float, rows: Array, out: Array, found: Array) -> None:
+def _take(cells: TableCells, rate: float, rows: Array, out: Array, found: Array) -> None:
+    values, eligible = cells.values, cells.eligible
     _read(values, rows, out)
     bits = out.view(np.int64)
     for k in range(values.shape[0]):
@@ -126,85 +118,47 @@ def _take(values: Array, eligible: Array, costs: Array, rate: float, rows: Array
                 if not eligible[k, rows[j]] and np.isfinite(out[k, j]):
                     out[k, j] = 0.0
         value_range(bits[k], eligible[0, 0:0], found)  # without flags: what is not eligible was set to 0
-    _less_costs(eligible, costs, rate, rows, out)
+    _less_costs(cells, rate, rows, out)
     if found[1] >= 0x7FF0000000000000:  # some cell is no finite number
         for k in range(values.shape[0]):
             for j in range(rows.size):
                 out[k, j] = out[k, j] if np.isfinite(out[k, j]) else -np.inf
 
 
-def take(
-    values: Array, eligible: Array | None, costs: Array | None, rate: float, rows: Array, out: Array
-) -> tuple[float, float]:
-    """out[k, j] = value - rate · cost of customer rows[j]; -∞ where ineligible, or no finite number.
+def take(rows: Rows, rate: float, numbers: Array, out: Array) -> tuple[float, float]:
+    """out[k, j] = value - rate · cost of customer numbers[j]; -∞ where ineligible, or no finite number.
 
     Returns the largest magnitude (NaN or ∞ when any value is) and the largest value, at least 0, of eligible cells
     before costs.
     """
     found = np.zeros(2, np.int64)
-    values, allowed, paid = map(np.ascontiguousarray, (values, or_none(eligible), or_no_costs(costs, values)))
-    _take(values, allowed, paid, rate, rows, out, found)
+    _take(rows.cells(costs=rate != 0.0, segments=False), rate, numbers, out, found)
     largest, magnitude = found.view(np.float64).tolist()
     return magnitude, largest
 
 
 @inner_kernel(cache=True)
-def load_line(
-    values: Array,
-    eligible: Array | None,
-    costs: Array | None,
-    rate: float,
-    segment: Array | None,
-    centre: Array,
-    width: Array,
-    k: int,
-    start: int,
-    line: Array,
-) -> None:
-    """line[j] = value - rate · cost - (centre - width) of customer start + j; -∞ where ineligible.
-
-    eligible, costs, segment: None or empty where there are none.
-    """
+def load_line(cells: TableCells, rate: float, centre: Array, width: Array, k: int, start: int, line: Array) -> None:
+    """line[j] = value - rate · cost - (centre - width) of customer start + j; -∞ where ineligible."""
+    values, eligible, costs, segment = cells
     count = line.size
-    cells = values[k, start : start + count]  # a slice has no negative places, for which the compiler would look
-    if segment is None or segment.size == 0:
+    worth = values[k, start : start + count]  # a slice has no negative places, for which the compiler would look
+    if segment.size == 0:
         shift = centre[0, k] - width[0, k]
         for j in range(count):
-            line[j] = np.float64(cells[j]) - shift
+            line[j] = np.float64(worth[j]) - shift
     else:
         for j in range(count):
             group = segment[start + j]
-            line[j] = np.float64(cells[j]) - (centre[group, k] - width[group, k])
-    if costs is not None and costs.size > 0:
+            line[j] = np.float64(worth[j]) - (centre[group, k] - width[group, k])
+    if costs.size > 0:
         paid = costs[k, start : start + count]
         for j in range(count):
             line[j] -= rate * np.float64(paid[j])
-    if eligible is not None and eligible.size > 0:
+    if eligible.size > 0:
         allowed = eligible[k, start : start + count]
         for j in range(count):
             line[j] = line[j] if allowed[j] else -np.inf
-
-
-# Kernels take arrays only: one that may be None would be compiled once with it and once without. Where there are no
-# flags, costs or segments, it is given one of these.
-# Flags where everybody may have everything: every slice of the row is empty.
-NO_FLAGS = np.empty((1, 0), np.bool_)
-NO_SEGMENTS = np.empty(0, np.int64)
-
-
-def or_none(eligible: Array | None) -> Array:
-    """(depths, customers) Booleans, or an array of size 0: everybody may have everything."""
-    return NO_FLAGS if eligible is None else eligible
-
-
-def or_no_costs(costs: Array | None, values: Array) -> Array:
-    """(depths, customers) costs of the type of the values, or an array of size 0: nothing costs anything."""
-    return np.empty((1, 0), values.dtype) if costs is None else costs
-
-
-def or_no_segments(segment: Array | None) -> Array:
-    """(customers,) segments, or an empty array: everybody is in the same."""
-    return NO_SEGMENTS if segment is None else segment
 
 
 def bits_of(values: Array) -> Array:
@@ -222,56 +176,6 @@ def as_float(pattern: int, *, wide: bool) -> float:
 ID = "customer_id"
 # Stands before the depth in the name of a column of costs.
 COST = "cost_"
-
-
-class Rows(NamedTuple):
-    """Some customers of a table; matrices are depth-major."""
-
-    keys: Keys  # (customers,); empty where no tie is broken
-    values: Floats  # (depths, customers), 0 where not eligible
-    eligible: Flags | None  # (depths, customers); None: everybody for every depth
-    costs: Floats | None  # (depths, customers)
-    group: Integers | None  # (customers,) row of their segment in the limits
-
-    @property
-    def size(self) -> int:
-        return int(self.values.shape[1])
-
-    @property
-    def nbytes(self) -> int:
-        return sum(part.nbytes for part in self if part is not None)
-
-    def take(self, rows: Array) -> "Rows":
-        """Some of them, in this order."""
-        return Rows(
-            self.keys[rows],
-            np.ascontiguousarray(self.values[:, rows]),
-            None if self.eligible is None else np.ascontiguousarray(self.eligible[:, rows]),
-            None if self.costs is None else np.ascontiguousarray(self.costs[:, rows]),
-            None if self.group is None else self.group[rows],
-        )
-
-    @staticmethod
-    def joined(parts: Iterable["Rows"]) -> "Rows":
-        """Those of several chunks, one after another."""
-        some = list(parts)
-        flags = None
-        if any(part.eligible is not None for part in some):
-            flags = np.concatenate(
-                [np.ones(part.values.shape, np.bool_) if part.eligible is None else part.eligible for part in some],
-                axis=1,
-            )
-        return Rows(
-            np.concatenate([part.keys for part in some]),
-            np.concatenate([part.values for part in some], axis=1),
-            flags,
-            None if some[0].costs is None else np.concatenate([p.costs for p in some if p.costs is not None], axis=1),
-            None if some[0].group is None else np.concatenate([p.group for p in some if p.group is not None]),
-        )
-
-    def in_order(self) -> "Rows":
-        """By key: the same whatever chunks they came in."""
-        return self.take(np.argsort(self.keys, kind="stable"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,13 +261,8 @@ class Layout:
                 column = pc.fill_null(column, 0)
             matrix[row] = column.to_numpy()
         if not np.isfinite(matrix.sum()) and not np.isfinite(matrix).all():
-            row, at = (int(place) for place in np.argwhere(~np.isfinite(matrix))[0])
-            raise InputError(
-                f"column {names[row]}, customer {chunk[ID][at].as_py()}",
-                found=float(matrix[row, at]),
-                expected="a finite number",
-                fix="Leave the cell null where a customer may not get this depth.",
-            )
+            fix = "Leave the cell null where a customer may not get this depth."
+            _refuse_cell(chunk, names, ~np.isfinite(matrix), matrix, expected="a finite number", fix=fix)
         return matrix, known
 
     def _check_costs(self, chunk: pa.Table, costs: Floats, known: Flags | None, eligible: Flags | None) -> None:
@@ -371,19 +270,10 @@ class Layout:
         if known is not None:
             missing = ~known if eligible is None else ~known & eligible
             if missing.any():
-                row, at = (int(place) for place in np.argwhere(missing)[0])
-                raise InputError(
-                    f"column {self.costs[row]}, customer {chunk[ID][at].as_py()}",
-                    found="a null",
-                    expected="a cost, because the values let this customer have this depth",
-                )
+                expected = "a cost, because the values let this customer have this depth"
+                _refuse_cell(chunk, self.costs, missing, None, expected=expected)
         if costs.size and costs.min() < 0:
-            row, at = (int(place) for place in np.unravel_index(int(costs.argmin()), costs.shape))
-            raise InputError(
-                f"column {self.costs[row]}, customer {chunk[ID][at].as_py()}",
-                found=float(costs[row, at]),
-                expected="a cost of at least 0",
-            )
+            _refuse_cell(chunk, self.costs, costs == costs.min(), costs, expected="a cost of at least 0")
 
     def _groups(self, labels: pa.ChunkedArray) -> Integers:
         """The row of each customer's segment; that of all others is the last."""
@@ -396,6 +286,15 @@ class Layout:
         numbers = pc.fill_null(encoded.indices.cast(pa.int64()), len(rows)).to_numpy(zero_copy_only=False)
         groups: Integers = np.array([*rows, missing], np.int64)[numbers]
         return groups
+
+
+def _refuse_cell(
+    chunk: pa.Table, names: tuple[str, ...], bad: Array, cells: Array | None, *, expected: str, fix: str | None = None
+) -> None:
+    """InputError about the first bad cell; cells: what stands there, None: nothing."""
+    row, at = (int(place) for place in np.argwhere(bad)[0])
+    found = "a null" if cells is None else float(cells[row, at])
+    raise InputError(f"column {names[row]}, customer {chunk[ID][at].as_py()}", found=found, expected=expected, fix=fix)
 
 
 def depth_columns(schema: pa.Schema, *, where: str, prefix: str = "") -> dict[float, str]:
@@ -421,7 +320,10 @@ def depth_columns(schema: pa.Schema, *, where: str, prefix: str = "") -> dict[fl
 
 
 class Grid(NamedTuple):
-    """What all cells of a table together say: how fine the grid is, and how far a place must win by."""
+    """What all cells of a table together say: how fine the grid is, and how far a place must win by.
+
+    Whatever part of a table is solved, the grid is that of the whole: otherwise a decision would depend on the part.
+    """
 
     top: float  # the largest value; with floors, the largest magnitude
     margin: float  # 1e-12 of it, at least: far above the rounding of a bid
@@ -500,7 +402,13 @@ PartFunction: TypeAlias = Callable[[Rows, slice], Result]
 
 
 class ValueTable(Protocol):
-    """All customers, wherever they are: what the driver (`solve`) and the search for a budget price ask of them."""
+    """All customers, wherever they are: what the driver (`solve`) and the search for a budget price ask of them.
+
+    There are two. `TableInMemory` reads slices of arrays where they are and can copy everybody who is needed. Of
+    `TableInChunks` there are only a sample and the open customers here, and everything else is a pass over files or
+    partitions. What they differ in is what is at hand (`Pass.rows`, `contested`) and what is too much to ask
+    (`everybody`); rules, samples by size and sums of passes are the same.
+    """
 
     @property
     def customers(self) -> int: ...
@@ -551,7 +459,7 @@ class ValueTable(Protocol):
 
 # Customers per chunk of a pass. A pass without segments and costs is bound by memory and takes milliseconds, so few and
 # long chunks; one with them is bound by arithmetic, so that two threads halve it.
-_CHUNK, _SMALL_CHUNK = 262_144, 65_536
+CHUNK, _SMALL_CHUNK = 262_144, 65_536
 # A pass that leaves a larger share open saves too little: values tie, and keeping the customers would copy the matrix.
 TOO_MANY = 0.6
 # Customers, at most, who are all copied where a sample tells too little: 100 MB as float64 of eight depths.
@@ -578,9 +486,7 @@ class TableInMemory:
 
     @property
     def rows(self) -> Rows:
-        problem = self.problem
-        keys = np.empty(0, np.uint64) if problem.keys is None else problem.keys
-        return Rows(keys, problem.values, problem.eligible, problem.costs, problem.limits.segment)
+        return self.problem.rows
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -591,7 +497,7 @@ class TableInMemory:
 
     def _chunks(self) -> list[slice]:
         plain = self.problem.limits.segment is None and self.problem.costs is None
-        return row_chunks(self.customers, size=_CHUNK if plain else _SMALL_CHUNK)
+        return row_chunks(self.customers, size=CHUNK if plain else _SMALL_CHUNK)
 
     def sample(self, size: int, *, scattered: bool = True) -> TableSample:
         problem, segment = self.problem, self.problem.limits.segment
@@ -601,12 +507,8 @@ class TableInMemory:
         run = 1 if scattered or self.customers < 100_000 else 32
         numbers = sample_rows(self.customers, min(size, self.customers), run)
         net = np.empty((problem.columns, numbers.size))
-        magnitude, _ = take(problem.values, problem.eligible, self._costs, self.rate, numbers, net)
+        magnitude, _ = take(self.rows, self.rate, numbers, net)
         return TableSample(net, None if segment is None else segment[numbers], numbers, magnitude)
-
-    @property
-    def _costs(self) -> Array | None:
-        return self.problem.costs if self.rate != 0.0 else None
 
     def screen(self, rule: SettlingRule, *, open_share: float = 1.0) -> Pass:
         """InputError names a NaN or infinity. Where there is too little room for the open ones, the pass is
@@ -653,14 +555,8 @@ class TableInMemory:
     def contested(self, passed: Pass) -> tuple[Array, Rows]:
         keys = self.keys_of(passed.rows)
         order = np.argsort(keys, kind="stable")
-        numbers, rows = passed.rows[order], self.rows
-        return numbers, Rows(
-            keys[order],
-            columns_of(rows.values, numbers),
-            None if rows.eligible is None else columns_of(rows.eligible, numbers),
-            None if rows.costs is None else columns_of(rows.costs, numbers),
-            None if rows.group is None else rows.group[numbers],
-        )
+        numbers = passed.rows[order]
+        return numbers, self.rows.take(numbers)._replace(keys=keys[order])
 
     def net(self, passed: Pass) -> AllocationProblem:
         return self.net_of(passed.rows)
@@ -678,7 +574,7 @@ class TableInMemory:
 
         def gathered(part: slice) -> tuple[Array, tuple[float, float]]:
             own = np.empty((problem.columns, part.stop - part.start))
-            return own, take(problem.values, problem.eligible, self._costs, self.rate, numbers[part], own)
+            return own, take(self.rows, self.rate, numbers[part], own)
 
         if len(pieces) > 1:
             parts = list(spread(gathered, pieces, engine=self.engine))
@@ -705,7 +601,7 @@ class TableInMemory:
         """By one more look at every cell; InputError names a NaN or infinity."""
         if self.grid is not None:
             return self.grid
-        largest, magnitude = self.fold(_cell_range, _larger)
+        largest, magnitude = self.fold(cell_range, _larger)
         self.problem.refuse_unless_finite(magnitude)
         return self._grid(largest, magnitude)
 
@@ -726,10 +622,10 @@ def _range_of(bits: Array, eligible: Array, start: int, stop: int, found: Array)
         value_range(bits[k, start:stop], eligible[k if eligible.size > 0 else 0, start:stop], found)
 
 
-def _cell_range(rows: Rows, part: slice) -> tuple[float, float]:
+def cell_range(rows: Rows, part: slice) -> tuple[float, float]:
     """The largest value, at least 0, and the largest magnitude of eligible cells; NaN or ∞ where any cell is."""
     found = np.zeros(2, np.int64)
-    _range_of(bits_of(rows.values), or_none(rows.eligible), part.start, part.stop, found)
+    _range_of(bits_of(rows.values), rows.cells().eligible, part.start, part.stop, found)
     largest, magnitude = (as_float(pattern, wide=rows.values.itemsize == 8) for pattern in found.tolist())
     return largest, magnitude
 
@@ -760,16 +656,10 @@ class Reading:
         return rows._replace(eligible=flags)
 
 
-@dataclass(frozen=True, slots=True)
-class OfChunk(Generic[Result]):
+def of_chunk(reading: Reading, function: PartFunction[Result], chunk: pa.Table) -> Result:
     """A function of rows as a chunk function: it travels to wherever the chunk is."""
-
-    reading: Reading
-    function: PartFunction[Result]
-
-    def __call__(self, chunk: pa.Table) -> Result:
-        rows = self.reading.read(chunk)
-        return self.function(rows, slice(0, rows.size))
+    rows = reading.read(chunk)
+    return function(rows, slice(0, rows.size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -798,23 +688,17 @@ class Screening:
         return self.open_bytes if self.parts else 0
 
 
-@dataclass(frozen=True, slots=True)
-class ScreenedPart:
+def _screened(rule: SettlingRule, most_bytes: int, rows: Rows, part: slice) -> Screening:
     """The part function of a pass with a rule over chunks."""
-
-    rule: SettlingRule
-    most_bytes: int
-
-    def __call__(self, rows: Rows, part: slice) -> Screening:
-        settled = self.rule.settle(rows, part, rows.size)
-        cost = 0
-        if rows.costs is not None:
-            placed = settled.choice.copy()
-            placed[settled.rows] = -1
-            cost = cost_of(rows, placed)
-        opened = rows.take(settled.rows)
-        nothing = settled._replace(choice=np.empty(0, np.int16), rows=np.empty(0, np.int64))
-        return Screening(nothing, cost, (opened,), opened.nbytes, self.most_bytes)
+    settled = rule.settle(rows, part, rows.size)
+    cost = 0
+    if rows.costs is not None:
+        placed = settled.choice.copy()
+        placed[settled.rows] = -1
+        cost = cost_of(rows, placed)
+    opened = rows.take(settled.rows)
+    nothing = settled._replace(choice=np.empty(0, np.int16), rows=np.empty(0, np.int64))
+    return Screening(nothing, cost, (opened,), opened.nbytes, most_bytes)
 
 
 def cost_of(rows: Rows, choice: Array) -> int:
@@ -858,12 +742,12 @@ class TableInChunks:
         """By key: the order of rows shows nowhere."""
         numbers = np.arange(min(size, self.offered.size))
         net = np.empty((self.problem.columns, numbers.size))
-        take(self.problem.values, self.problem.eligible, None, 0.0, numbers, net)
+        take(self.offered, 0.0, numbers, net)
         group = self.problem.limits.segment
         return TableSample(net, None if group is None else group[numbers], numbers, self.survey.magnitude)
 
     def screen(self, rule: SettlingRule, *, open_share: float = 1.0) -> Pass:
-        found = self.fold(ScreenedPart(rule, self.most_bytes), Screening.__add__)
+        found = self.fold(partial(_screened, rule, self.most_bytes), Screening.__add__)
         rows = Rows.joined(found.parts).in_order() if found.parts else None
         opened = 0 if rows is None else rows.size
         return Pass(
@@ -880,7 +764,7 @@ class TableInChunks:
         )
 
     def fold(self, function: PartFunction[Result], add: Callable[[Result, Result], Result]) -> Result:
-        result: Result = self._fold(OfChunk(self.reading, function), add)
+        result: Result = self._fold(partial(of_chunk, self.reading, function), add)
         return result
 
     def contested(self, passed: Pass) -> tuple[Array, Rows]:
@@ -1011,35 +895,21 @@ def _smallest(rows: Rows, most: int) -> Rows:
     return rows if rows.size <= most else rows.take(np.argpartition(rows.keys, most)[:most])
 
 
-@dataclass(frozen=True, slots=True)
-class Surveyed:
-    """The chunk function of the pass."""
+def survey(layout: Layout, budget: float | None, most: int, below: int, chunk: pa.Table) -> Survey:
+    """The chunk function of the first pass.
 
-    layout: Layout
-    budget: float | None
-    most: int
-    below: int = _ALL  # keys from here on are not in the sample
-
-    def __call__(self, chunk: pa.Table) -> Survey:
-        rows = self.layout.read(chunk)
-        offered = rows.eligible if self.budget is None else affordable(rows, self.budget)
-        largest = _largest(rows.values, offered)
-        magnitude = max(largest, _largest(-rows.values, offered))
-        largest_cost = 0.0 if rows.costs is None else _largest(rows.costs, offered)
-        in_group = np.array([rows.size]) if rows.group is None else np.bincount(
-            rows.group, minlength=len(self.layout.labels) + 1
-        )  # fmt: skip
-        return Survey(
-            rows.size, largest, magnitude, largest_cost, in_group, IdHashes.of(rows.keys),
-            _smallest(self._sampled(rows), self.most), self.most,
-        )  # fmt: skip
-
-    def _sampled(self, rows: Rows) -> Rows:
-        return rows if self.below >= _ALL else rows.take(np.flatnonzero(rows.keys < np.uint64(self.below)))
-
-
-def _largest(matrix: Array, where: Flags | None) -> float:
-    return float(matrix.max(initial=0.0) if where is None else matrix.max(initial=0.0, where=where))
+    most: customers in the sample. below: keys from here on are not in it.
+    """
+    rows = layout.read(chunk)
+    offered = rows if budget is None else rows._replace(eligible=affordable(rows, budget))
+    largest, magnitude = cell_range(offered, slice(0, rows.size))
+    groups = len(layout.labels) + 1
+    in_group = np.array([rows.size]) if rows.group is None else np.bincount(rows.group, minlength=groups)
+    sampled = rows if below >= _ALL else rows.take(np.flatnonzero(rows.keys < np.uint64(below)))
+    return Survey(
+        rows.size, largest, magnitude, offered.largest_cost, in_group, IdHashes.of(rows.keys),
+        _smallest(sampled, most), most,
+    )  # fmt: skip
 
 
 def affordable(rows: Rows, budget: float) -> Flags:
@@ -1049,30 +919,19 @@ def affordable(rows: Rows, budget: float) -> Flags:
     return within if rows.eligible is None else within & rows.eligible
 
 
-@dataclass(frozen=True, slots=True)
-class Hashed:
+def _more_hashes(level: int, begin: int, chunk: pa.Table) -> IdHashes:
     """The chunk function of a further pass over the ids: the hashes that begin with other bits."""
-
-    level: int
-    begin: int
-
-    def __call__(self, chunk: pa.Table) -> IdHashes:
-        return IdHashes.of(customer_keys(chunk[ID]), level=self.level, begin=self.begin)
+    return IdHashes.of(customer_keys(chunk[ID]), level=level, begin=begin)
 
 
-@dataclass(frozen=True, slots=True)
-class Suspected:
-    """A chunk function: the ids with one of these hashes, as text."""
-
-    hashes: Array  # ascending
-
-    def __call__(self, chunk: pa.Table) -> tuple[list[str], ...]:
-        if not self.hashes.size:
-            return ()
-        own = short_hashes(customer_keys(chunk[ID]))
-        place = np.minimum(np.searchsorted(self.hashes, own), self.hashes.size - 1)
-        ids = chunk[ID].take(pa.array(np.flatnonzero(self.hashes[place] == own))).to_pylist()
-        return ([str(one) for one in ids],) if ids else ()
+def suspected(hashes: Array, chunk: pa.Table) -> tuple[list[str], ...]:
+    """The chunk function that brings the ids with one of these hashes (ascending), as text."""
+    if not hashes.size:
+        return ()
+    own = short_hashes(customer_keys(chunk[ID]))
+    place = np.minimum(np.searchsorted(hashes, own), hashes.size - 1)
+    ids = chunk[ID].take(pa.array(np.flatnonzero(hashes[place] == own))).to_pylist()
+    return ([str(one) for one in ids],) if ids else ()
 
 
 def side_by_side(one: tuple[list[str], ...], other: tuple[list[str], ...]) -> tuple[list[str], ...]:
@@ -1099,6 +958,6 @@ def suspects(hashes: IdHashes, fold: Callable[..., IdHashes]) -> Array:
     """The hashes that more than one customer has; passes over the ids collect those that `hashes` leaves out."""
     found = [hashes.twice()]
     for begin in range(1, 1 << hashes.level):
-        more = fold(Hashed(hashes.level, begin), IdHashes.__add__)
+        more = fold(partial(_more_hashes, hashes.level, begin), IdHashes.__add__)
         found.append(more.twice())
     return np.sort(np.concatenate(found))

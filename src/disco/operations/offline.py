@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from disco.allocation import Allocation, Segments, Status
-from disco.allocation.allocate import solve_problem
-from disco.allocation.allocate_table import TableAllocation, allocate_table
+from disco.allocation.allocate import TableAllocation, allocate_table, solve_problem
 from disco.allocation.highs import solve_with_highs
 from disco.allocation.problem import read_problem
 from disco.allocation.result import Conflict

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from disco.allocation.lagrangian import Lagrangian, Priced
-from disco.allocation.limits import UNLIMITED, Limits
+from disco.allocation.limits import Limits
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, Pennies
 from disco.allocation.small.exchanges import fill_exactly
@@ -379,19 +379,13 @@ def _limits_of_others(limits: Limits, row: int, place: int, cost: float) -> Limi
     assert limits.budget is not None
     budget = limits.budget - cost
     budget += 2.0**-51 * limits.budget if cost > 0.0 else 0.0  # not to lose what meets the budget to the last bit
-    taken = np.arange(limits.caps.size) == place
-    caps, floors = _lowered(limits.caps, limits.floors, taken)
-    others, lowest = replace(limits, caps=caps, floors=floors, budget=budget), caps.min()
-    if limits.segment is not None and limits.segment_caps is not None and limits.segment_floors is not None:
-        own = np.arange(limits.segment_caps.shape[0]) == limits.segment[row]
-        caps, floors = _lowered(limits.segment_caps, limits.segment_floors, own[:, None] & taken)
+    groups = 1 if limits.segment_caps is None else limits.segment_caps.shape[0]
+    counts = np.zeros((groups, limits.caps.size), np.int64)
+    segment = None
+    if limits.segment is not None:
         segment = np.delete(limits.segment, row)
-        others, lowest = (
-            replace(others, segment_caps=caps, segment_floors=floors, segment=segment),
-            min(lowest, caps.min()),
-        )
-    return others if lowest >= 0 and budget >= 0.0 else None
-
-
-def _lowered(caps: Array, floors: Array, taken: Array) -> tuple[Array, Array]:
-    return np.where(caps >= UNLIMITED, caps, caps - taken), np.maximum(floors - taken, 0)
+    if place >= 0:
+        counts[0 if limits.segment is None else limits.segment[row], place] = 1
+    others = limits.left_by(counts, segment=segment, budget=budget)
+    caps = others.caps if others.segment_caps is None else np.append(others.caps, others.segment_caps)
+    return others if caps.min() >= 0 and budget >= 0.0 else None
