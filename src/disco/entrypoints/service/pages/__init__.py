@@ -16,6 +16,7 @@ from disco.entrypoints.service.pages import (
 from disco.office.audit import page as audit
 from disco.office.jobs import page as jobs
 from disco.office.keys import page as keys
+from disco.office.people import page as people
 from disco.office.schedules import page as schedules
 from disco.office.settings import page as settings
 from disco.office.sign_in import account
@@ -23,6 +24,6 @@ from disco.office.sign_in import page as sign_in
 from disco.office.webhooks import page as webhooks
 from disco.web import shell
 
-_OFFICE = (sign_in, account, audit, jobs, keys, settings, schedules, webhooks)
+_OFFICE = (sign_in, account, audit, jobs, keys, people, settings, schedules, webhooks)
 _CAMPAIGNS = (campaigns, campaign, data, decisions, demand, frontier, launch, learning, planner, plans, results)
 ROUTERS = tuple(topic.router for topic in (shell, *_OFFICE, *_CAMPAIGNS))
