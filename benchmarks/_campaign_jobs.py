@@ -301,7 +301,7 @@ def lookup(url: str, rows: int) -> tuple[dict[str, list[tuple[float, float]]], f
 
 def fill_contexts(url: str, rows: int) -> None:
     """A campaign of the store without codes."""
-    from disco.records.life import CampaignRecord, State
+    from disco.records.campaign_records import CampaignRecord, State
 
     store = opened(url)
     plan = planned(store, rows)

@@ -34,8 +34,8 @@ from disco.campaign import Belief
 from disco.operations.decide import Basis, Memo
 from disco.operations.forecast import PastForecasts
 from disco.operations.what_if import OpenAudience, about, intervals, solve
-from disco.records.currency import GBP
 from disco.records.decisions import Arm, Audience
+from disco.records.money import GBP
 from disco.records.plan import Plan, read_plan
 from disco.records.score import EngagementHead, ScoreBins
 

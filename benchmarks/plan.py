@@ -65,7 +65,7 @@ def read_once(folders: Sequence[Path]) -> float:
 def planned(folder: Path, campaign: str) -> tuple[str, dict[str, tuple[float, float]], float]:
     """The hash of the features, seconds by stage (clock, processors), and the peak of this process's memory in GB."""
     from disco.entrypoints.python import Shop
-    from disco.records.progress import Stages
+    from disco.records.chunks import Stages
 
     of_processors = Stages(clock=time.process_time)
     result = Shop.open(folder).plan({**PLAN, "campaign": campaign}, report=of_processors)

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 
 import disco
 from disco.records.errors import FileFormatError, StateError
-from disco.records.files import written_whole
-from disco.records.private import unfinished_folder
+from disco.records.files import unfinished_folder, written_whole
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Progress = Callable[[str], None]

@@ -25,8 +25,8 @@ from disco.evaluation.passes import generator
 from disco.operations.plan import Planned, plan_campaign
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.decisions import Audience, Purchases
+from disco.records.files import temporary_folder
 from disco.records.plan import Plan, read_plan
-from disco.records.private import temporary_folder
 from disco.records.score import EngagementHead
 from disco.retailer import RetailerSettings
 from disco.retailer.settings import Shape

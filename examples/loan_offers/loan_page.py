@@ -27,9 +27,9 @@ from trial import (
     steps,
 )
 
-from disco.records.currency import read_currency
 from disco.records.estimate import Estimate
 from disco.records.estimate import Estimate as Measured
+from disco.records.money import read_currency
 from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line, Points
 from disco.reports.formats import Count, Money, Number, Percent, estimate_text
 from disco.reports.page import Report, Section

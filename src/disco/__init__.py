@@ -11,7 +11,7 @@ from functools import cache, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from disco.records.program import VERSION
+from disco.records import VERSION
 
 if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the two
     from disco import errors as errors

@@ -7,7 +7,7 @@ import pytest
 
 from disco.adapters.tables import FolderTables, validate_tables
 from disco.records.errors import FileFormatError, Problem, TableError
-from disco.records.table_format import CsvFormat, TableFormat
+from disco.records.tables import CsvFormat, TableFormat
 
 AS_OF = date(2026, 3, 1)
 HEADER = b"customer_id,joined_on\n"

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from disco.adapters.shop_data import FolderShopData
-from disco.adapters.tables.id_list import read_id_list
+from disco.adapters.tables.single_files import read_id_list
 from disco.records.errors import FileFormatError, InputError
-from disco.records.table_format import CsvFormat, TableFormat
+from disco.records.tables import CsvFormat, TableFormat
 
 CUSTOMERS = pa.array(["1", "2", "007", "c9"])
 GERMAN = TableFormat(columns={"customers": {"customer_id": "Kundennummer"}}, csv=CsvFormat(encoding="cp1252"))

@@ -6,12 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from disco.adapters.tables import csv, outcomes_file, parquet
-from disco.adapters.tables.folder import FolderTables
-from disco.adapters.tables.outcomes_file import read_outcomes_file
-from disco.adapters.tables.sent import check_sent
+from disco.adapters.tables import csv, parquet, single_files
+from disco.adapters.tables.folder import FolderTables, check_sent
+from disco.adapters.tables.single_files import read_outcomes_file
 from disco.records.errors import FileFormatError, InputError
-from disco.records.validation import check_rows
+from disco.records.table_rules import check_rows
 
 OUTCOMES = {
     "event_id": "e1",
@@ -29,7 +28,7 @@ def repeated(rows: int, **cells: object) -> pa.Table:
 
 
 def test_many_equal_outcomes_are_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcomes_file, "MOST_OUTCOMES", 50_000)
+    monkeypatch.setattr(single_files, "MOST_OUTCOMES", 50_000)
     path = tmp_path / "outcomes.parquet"
     pq.write_table(repeated(50_001), path)
     assert path.stat().st_size < 10_000
@@ -43,7 +42,7 @@ def test_a_csv_of_too_many_outcomes_is_refused_on_the_way(tmp_path: Path, monkey
     path = tmp_path / "outcomes.csv"
     path.write_text("customer_id,code,ordered_at,full_price\n" + "7,A,2026-02-01,12.50\n" * 11)
     assert read_outcomes_file(path).num_rows == 11
-    monkeypatch.setattr(outcomes_file, "MOST_OUTCOMES", 10)
+    monkeypatch.setattr(single_files, "MOST_OUTCOMES", 10)
     with pytest.raises(InputError, match="more than 10 rows"):
         read_outcomes_file(path)
 

@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from disco.adapters.tables import FolderTables, SqlTables, open_tables, validate_tables
-from disco.adapters.tables.outcomes_file import read_outcomes_file
+from disco.adapters.tables.single_files import read_outcomes_file
 from disco.records.errors import FileFormatError, InputError, Problem, TableError
-from disco.records.table_format import CsvFormat, TableFormat, read_columns, read_dates, read_decimal, read_encoding
+from disco.records.tables import CsvFormat, TableFormat, read_columns, read_dates, read_decimal, read_encoding
 
 AS_OF = date(2026, 3, 1)
 GERMAN = TableFormat(

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from spark_cluster import spark_engine
 
-from disco.adapters.engines import LocalEngine, parts
+from disco.adapters.engines import LocalEngine, local_table
 from disco.belief import Evidence
 from disco.records.errors import FileFormatError, InputError
 from disco.records.identity import buckets_of
@@ -52,7 +52,7 @@ however_rows_are_divided = pytest.mark.parametrize(
 @pytest.fixture
 def folder(request, tmp_path, monkeypatch):
     """The table in so many files, its rows shuffled: files of many chunks, of three, and smaller than one."""
-    monkeypatch.setattr(parts, "TABLE_CHUNK_ROWS", 85)
+    monkeypatch.setattr(local_table, "TABLE_CHUNK_ROWS", 85)
     shuffled = TABLE.take(pa.array(np.random.default_rng(request.param).permutation(ROWS)))
     place = tmp_path / "table"
     place.mkdir()

@@ -11,8 +11,8 @@ from store_samples import MOMENT, add_campaign, decisions
 from stores import open_store
 
 from disco.office.audit.use_cases import list_journal, verify_journal
+from disco.records.campaign_records import State
 from disco.records.errors import SealError, StateError
-from disco.records.life import State
 from disco.records.people import Actor, ActorKind, PersonRecord, Role
 from disco.store import PEOPLE, Store
 from disco.store.health import restore_schema, vitals

@@ -8,8 +8,8 @@ import pytest
 from store_samples import MOMENT, add_campaign, batch, outcomes, receive
 from stores import open_store
 
+from disco.records.campaign_records import Disposition
 from disco.records.errors import InputError, StateError
-from disco.records.life import Disposition
 from disco.store import Store
 from disco.store.schema import OUTCOMES
 

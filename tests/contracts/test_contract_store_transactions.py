@@ -11,8 +11,8 @@ import pytest
 from store_samples import MOMENT, NETWORK, add_campaign, add_late, batch, decisions, outcomes, receive, version
 from stores import open_store
 
+from disco.records.campaign_records import Disposition, State
 from disco.records.errors import StateError
-from disco.records.life import Disposition, State
 from disco.store import Store
 
 

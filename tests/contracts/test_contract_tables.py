@@ -16,8 +16,9 @@ from tests.records.conftest import make_shop
 from disco.features import build_features
 from disco.operations.outcomes import known_columns, read_outcomes
 from disco.records.errors import Problem, TableError
+from disco.records.table_rules import TableSource, check_rows
 from disco.records.tables import SCHEMAS, AtMost, ColumnSchema, Kind, NotBefore, SaidWith
-from disco.records.validation import TableSource, check_rows, validate
+from disco.records.validation import validate
 
 AS_OF = date(2026, 3, 1)
 ROW = 3  # of a refund, in outcomes

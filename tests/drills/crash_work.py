@@ -9,8 +9,8 @@ from small_life import CAMPAIGN, NETWORK, ingest_small, launch_small, outcomes_o
 from stores import open_store
 
 from disco.operations.learn import rebuilt_evidence
+from disco.records.campaign_records import Disposition
 from disco.records.errors import DiscoError
-from disco.records.life import Disposition
 from disco.store import Store, ledger
 
 CUSTOMERS = 1_500

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from disco.records.program import DISTRIBUTION, VERSION
+from disco.records import DISTRIBUTION, VERSION
 
 ROOT = Path(__file__).parents[2]
 CACHES = ("__pycache__", "*.egg-info")

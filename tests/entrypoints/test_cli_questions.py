@@ -17,7 +17,9 @@ HEAVY = {"numba", "torch", "duckdb", "sklearn", "lightgbm", "highspy", "jinja2",
     *("alembic", "psycopg", "sqlalchemy.dialects.postgresql", "sqlalchemy.orm", "rich", "matplotlib"),
     *("disco.allocation", "disco.features", "disco.reports.charts", "disco.reports.page", "disco.entrypoints.cli.shop"),
 }
-TABLES = {"disco.adapters.tables", "disco.records.validation", "pyarrow.parquet", "pyarrow.dataset", "pyarrow.csv"}
+TABLES = {"disco.adapters.tables", "pyarrow.parquet", "pyarrow.dataset", "pyarrow.csv"} | {
+    f"disco.records.{name}" for name in ("validation", "table_rules", "cells")
+}
 _DISCO = "from disco.entrypoints.cli import command; command()"
 
 

@@ -13,7 +13,7 @@ from disco.entrypoints.python import Shop, tables_opener
 from disco.features import ContextNetwork
 from disco.operations.contexts import EmbeddedGroup, EmbeddedRows
 from disco.operations.training import train_context
-from disco.records.content import content_hash
+from disco.records.arrow_tables import content_hash
 
 NOW = datetime(2025, 10, 1, 8, tzinfo=UTC)
 

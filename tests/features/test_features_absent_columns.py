@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from disco.features import build_features, training_set
-from disco.records.validation import TableSource, validate
+from disco.records.table_rules import TableSource
+from disco.records.validation import validate
 
 AS_OF = date(2026, 3, 1)
 CUSTOMERS = pa.table({"customer_id": ["1", "2"], "joined_on": [date(2025, 1, 1)] * 2})

@@ -9,7 +9,7 @@ import pytest
 
 from disco.features import files
 from disco.features.files import FeatureFile, write_features
-from disco.records.content import content_hash
+from disco.records.arrow_tables import content_hash
 from disco.store.artefacts import FolderArtefacts
 
 ROWS = 2000

@@ -8,9 +8,9 @@ import pytest
 
 from disco.features import build_features, training_set
 from disco.features.builder import day_after_last_order
-from disco.records.currency import read_currency
 from disco.records.errors import TableError
 from disco.records.locale import POUNDS_UTC, Locale
+from disco.records.money import read_currency
 
 pytestmark = pytest.mark.filterwarnings("ignore::disco.features.builder.MissingTableWarning")
 PLAIN, ZONED = pa.timestamp("us"), pa.timestamp("us", "UTC")

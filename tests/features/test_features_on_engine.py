@@ -10,7 +10,7 @@ from disco.adapters.engines import LocalEngine
 from disco.features import on_engine
 from disco.features.builder import FeatureRequest, build_features
 from disco.features.on_engine import IdRanges, Links, batches_by, used_codes
-from disco.records.content import content_hash
+from disco.records.arrow_tables import content_hash
 from disco.records.errors import InputError, TableError
 
 AS_OF = dt.date(2026, 3, 1)

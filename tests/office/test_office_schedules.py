@@ -13,10 +13,10 @@ from stores import on_both_databases, open_store
 from disco.office.jobs import use_cases as jobs
 from disco.office.schedules import use_cases as schedules
 from disco.office.schedules.use_cases import MATURED, body_on, next_time, read_rule
-from disco.records.currency import read_currency
 from disco.records.errors import InputError, NotFoundError, SealError
 from disco.records.jobs import JobKind
 from disco.records.locale import Locale
+from disco.records.money import read_currency
 from disco.records.people import Actor, ActorKind
 from disco.store import Store
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chisquare
 
 from disco.operations.arms import assign_at_random, codes_in_proportion, share_offers, split
-from disco.records.currency import read_currency
 from disco.records.decisions import Arm, Offer
 from disco.records.errors import InfeasibleError, InputError
+from disco.records.money import read_currency
 
 IDS = np.arange(20_000)
 

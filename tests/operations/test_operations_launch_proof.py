@@ -17,7 +17,7 @@ from disco.features.snapshot import counted, with_snapshot
 from disco.operations.launch import launch, refuse_unproved
 from disco.operations.learn import active_belief, learn_campaigns
 from disco.operations.plan import Planned, keep, load
-from disco.records.content import content_hash
+from disco.records.arrow_tables import content_hash
 from disco.records.decisions import Arm
 from disco.records.errors import DiscoError, StateError
 from disco.store import Store, schema

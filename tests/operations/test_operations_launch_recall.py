@@ -21,8 +21,8 @@ from disco.operations.outcomes import ingest, revert
 from disco.operations.overview import list_campaigns
 from disco.operations.results import AllResults, read_out
 from disco.operations.upkeep import RepairLog, audit, repair_campaigns
+from disco.records.campaign_records import Disposition, Phase
 from disco.records.errors import InputError, ReportError, StateError
-from disco.records.life import Disposition, Phase
 from disco.store import Store
 
 MOMENT = datetime(2027, 3, 11, 15, tzinfo=UTC)

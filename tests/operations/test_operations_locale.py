@@ -14,11 +14,11 @@ from disco.operations.outcomes import ingest
 from disco.operations.overview import list_campaigns
 from disco.operations.plan import keep, load
 from disco.operations.results import read_out
-from disco.records.currency import read_currency
+from disco.records.campaign_records import Disposition
+from disco.records.cells import by_wall_clock
 from disco.records.errors import StateError
-from disco.records.life import Disposition
 from disco.records.locale import POUNDS_UTC, Locale
-from disco.records.validation.cells import by_wall_clock
+from disco.records.money import read_currency
 from disco.retailer import RetailerSettings
 from disco.retailer.folder import respond, simulate
 from disco.store import Store

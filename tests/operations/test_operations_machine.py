@@ -28,8 +28,8 @@ from disco.operations.launch import launch, pause, resume
 from disco.operations.learn import learn_campaigns, rebuilt_evidence, stored_evidence
 from disco.operations.outcomes import ingest, revert
 from disco.operations.purchases import counts_of, judge
+from disco.records.campaign_records import Disposition, State
 from disco.records.errors import StateError
-from disco.records.life import Disposition, State
 
 CUSTOMERS = 16
 ACTIVE = 3  # few customers with few events each, so that rows meet: repeated, contradicted, given back, used twice

@@ -8,7 +8,7 @@ from hashlib import sha256
 import pyarrow as pa
 import pytest
 
-from disco.adapters.tables.outcomes_file import read_outcomes_file
+from disco.adapters.tables.single_files import read_outcomes_file
 from disco.operations import launch as states
 from disco.operations.learn import rebuilt_evidence, stored_evidence
 from disco.operations.outcomes import ingest, known_codes, quarantined_rows, revert

@@ -9,8 +9,8 @@ import pytest
 from tests.features.conftest import MemoryTables
 
 from disco.operations.outcomes import against_history, against_orders, ingest
-from disco.records.currency import read_currency
 from disco.records.locale import Locale
+from disco.records.money import read_currency
 from disco.store import Store
 
 SHOPS = 200

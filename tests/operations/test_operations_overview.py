@@ -14,9 +14,9 @@ from disco.operations.purchases import ForecastSide
 from disco.operations.read_out_cache import KeptReadings
 from disco.operations.results import read_out
 from disco.operations.upkeep import check_campaign
+from disco.records.campaign_records import Disposition
 from disco.records.diagnosis import Outcome
 from disco.records.errors import NotFoundError
-from disco.records.life import Disposition
 
 TODAY = date(2027, 3, 10)
 

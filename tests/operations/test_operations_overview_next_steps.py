@@ -8,8 +8,8 @@ from disco.operations.launch import close, pause
 from disco.operations.learn import learn_campaigns
 from disco.operations.outcomes import ingest, revert
 from disco.operations.overview import NextStep, campaign_progress
+from disco.records.campaign_records import Phase
 from disco.records.errors import NotFoundError
-from disco.records.life import Phase
 
 BEFORE, DURING, ENDED, MATURED = date(2027, 3, 7), date(2027, 3, 10), date(2027, 3, 22), date(2027, 3, 24)
 

@@ -13,8 +13,8 @@ from disco.operations.launch import recall
 from disco.operations.learn import rebuilt_evidence
 from disco.operations.outcomes import ingest, revert
 from disco.operations.upkeep import RepairLog, audit, repair_campaigns
+from disco.records.campaign_records import Disposition
 from disco.records.errors import DiscoError, StateError
-from disco.records.life import Disposition
 from disco.store import ledger
 from disco.store.copying import copy_out
 from disco.store.opening import open_database

@@ -11,9 +11,9 @@ from disco.operations.learn import deciding_belief, learn_campaigns
 from disco.operations.outcomes import ingest
 from disco.operations.plan import PlanResult, keep, load
 from disco.operations.plan_warnings import stability_indices
+from disco.records.campaign_records import State
 from disco.records.decisions import Arm
 from disco.records.errors import FileFormatError, InfeasibleError, InputError, StateError
-from disco.records.life import State
 
 
 def by_depth(decisions, depth, arm=None):

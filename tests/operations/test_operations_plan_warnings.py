@@ -4,9 +4,9 @@ import pytest
 
 from disco.operations.plan import PlanResult
 from disco.operations.plan_warnings import group_warning, overspend_warning, plan_risks
-from disco.records.currency import GBP
 from disco.records.decisions import Arm
 from disco.records.estimate import Estimate
+from disco.records.money import GBP
 from disco.records.plan import read_plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast
 

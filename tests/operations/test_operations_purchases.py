@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disco.operations.purchases import judge, judge_apart, judge_together, net_purchases
-from disco.records.life import Disposition
+from disco.records.campaign_records import Disposition
 from disco.store.schema import OUTCOMES
 
 DAY = datetime(2027, 3, 8, tzinfo=UTC)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from disco.records.content import content_hash
+from disco.records.arrow_tables import content_hash
 from disco.records.decisions import Arm
 from disco.records.identity import name_key
 from disco.records.plan_summary import Calibration

@@ -10,7 +10,7 @@ import pytest
 
 from disco.operations.site import ShopFiles
 from disco.records.diagnosis import Diagnosis, Outcome
-from disco.records.private import temporary_folder, unfinished_file
+from disco.records.files import temporary_folder, unfinished_file
 
 Usage = namedtuple("Usage", "total used free")
 

@@ -16,7 +16,7 @@ from disco.features import ContextNetwork
 from disco.features.builder import build_features
 from disco.operations.contexts import FeatureCache
 from disco.operations.plan import PlanResult, make_plan
-from disco.records import private, space
+from disco.records import files
 from disco.records.errors import InputError
 
 CUSTOMERS = 24  # four buckets of seven; a bucket takes as long with one customer as with many
@@ -121,7 +121,7 @@ def test_the_second_plan_of_a_day_starts_from_kept_features(shop: Shop) -> None:
 
 
 def test_a_disk_too_small_for_a_plan_is_refused_before_the_work(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(space, "free_bytes", lambda place: 2_000)
+    monkeypatch.setattr(files, "free_bytes", lambda place: 2_000)
     with pytest.raises(InputError) as refused:
         planned(shop, bucket=7)
     said = str(refused.value)
@@ -135,10 +135,10 @@ def test_a_disk_too_small_for_the_plan_alone_is_refused_when_features_are_kept(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = planned(shop)
-    monkeypatch.setattr(space, "free_bytes", lambda place: 2_000)
+    monkeypatch.setattr(files, "free_bytes", lambda place: 2_000)
     with pytest.raises(InputError, match=r"will be written \(the plan 1 MB\)"):
         planned(shop)
-    monkeypatch.setattr(space, "free_bytes", lambda place: 10**9)
+    monkeypatch.setattr(files, "free_bytes", lambda place: 10**9)
     assert planned(shop).plan_id == first.plan_id
 
 
@@ -149,12 +149,12 @@ def test_space_is_asked_of_each_disk_by_itself(tmp_path: Path, monkeypatch: pyte
         asked.append(place)
         return 5_000_000_000
 
-    monkeypatch.setattr(space, "free_bytes", free)
+    monkeypatch.setattr(files, "free_bytes", free)
     here = tmp_path / "not" / "there" / "yet"
-    space.require_space([space.Space(here, 2 * 10**9, "features"), space.Space(tmp_path, 3 * 10**9, "the plan")])
+    files.require_space([files.Space(here, 2 * 10**9, "features"), files.Space(tmp_path, 3 * 10**9, "the plan")])
     assert asked == [tmp_path]
     with pytest.raises(InputError, match=r"about 6\.0 GB will be written.*and 5\.0 GB are free"):
-        space.require_space([space.Space(here, 3 * 10**9, "features"), space.Space(tmp_path, 3 * 10**9, "the plan")])
+        files.require_space([files.Space(here, 3 * 10**9, "features"), files.Space(tmp_path, 3 * 10**9, "the plan")])
 
 
 # ---- a plan that is killed ----
@@ -180,7 +180,7 @@ def test_an_interrupted_plan_leaves_nothing_half_written_and_its_next_try_reuses
     assert len(whole) == is_kept  # under its name it is whole
     with shop.store() as store, store.reading() as transaction:
         assert transaction.plans.ids() == ()
-    monkeypatch.setattr(private.tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path / "tmp"))
     again = planned(shop, bucket=7)
     assert ("reading the tables" in again.seconds) is not is_kept
     assert len(kept_names(shop)) == 1  # nor is anything else left

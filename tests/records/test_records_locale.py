@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disco.records.currency import read_currency
 from disco.records.errors import InputError
 from disco.records.locale import Locale, read_time_zone
-from disco.records.validation import TableSource, check_rows, typed_table, validate
+from disco.records.money import read_currency
+from disco.records.table_rules import TableSource, check_rows, typed_table
+from disco.records.validation import validate
 
 BERLIN = Locale(read_currency("EUR"), "Europe/Berlin")
 ZONES = ["Europe/Berlin", "America/New_York", "Asia/Tokyo", "Asia/Kolkata", "Africa/Casablanca", "Australia/Lord_Howe"]

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disco.records.currency import GBP
-from disco.records.money import from_minor_units, minor_units, minor_units_sql
+from disco.records.money import GBP, from_minor_units, minor_units, minor_units_sql
 
 LARGEST_AMOUNT = GBP.largest_amount
 

@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disco.records.currency import read_currency
 from disco.records.errors import PlanError
+from disco.records.money import read_currency
 from disco.records.plan import Plan, limit_count, read_plan
 
 TEXT = """

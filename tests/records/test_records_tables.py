@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from disco.records.errors import TableError
+from disco.records.table_rules import check_columns, check_rows
 from disco.records.tables import SCHEMAS, Kind
-from disco.records.validation import check_columns, check_rows
 
 Shop = dict[str, pa.Table]
 PROMISED = {

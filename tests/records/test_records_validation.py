@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from disco.records.errors import TableError
-from disco.records.validation import TableSource, TablesReport, validate
+from disco.records.table_rules import TableSource
+from disco.records.validation import TablesReport, validate
 
 Shop = dict[str, pa.Table]
 

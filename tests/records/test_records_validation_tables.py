@@ -10,7 +10,8 @@ import pytest
 
 from disco.records.errors import Problem
 from disco.records.locale import Locale
-from disco.records.validation import TableSource, TablesReport, validate
+from disco.records.table_rules import TableSource
+from disco.records.validation import TablesReport, validate
 
 Shop = dict[str, pa.Table]
 

@@ -9,9 +9,9 @@ import pytest
 
 from disco.evaluation.read_out import ArmOutcomes, ArmSummary, Finding, Verdict, ab_test
 from disco.operations.results import AllResults, CampaignResults, GroupResult
+from disco.records.campaign_records import CampaignRecord, State
 from disco.records.decisions import Arm, IngestCounts
 from disco.records.estimate import Estimate
-from disco.records.life import CampaignRecord, State
 from disco.records.plan import read_plan
 from disco.records.plan_summary import MoneyForecast, Solution
 from disco.reports.campaign_pages import campaign_report, campaigns_report

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disco.records.currency import read_currency
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
+from disco.records.money import read_currency
 from disco.reports.formats import (
     Count,
     Money,

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from gallery import gallery
 
-from disco.records.currency import Currency
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
+from disco.records.money import Currency
 from disco.reports.charts import Axis, BarChart, Bars
 from disco.reports.charts.parts import CHART, NARROW_PX
 from disco.reports.formats import Count, Money, Percent

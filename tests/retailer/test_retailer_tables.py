@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from disco.records.table_rules import TableSource
 from disco.records.tables import SCHEMAS
-from disco.records.validation import TableSource, validate
+from disco.records.validation import validate
 from disco.retailer import Retailer, RetailerSettings
 from disco.retailer.settings import Baskets, Calendar, OrdinaryCodes, PurchaseChance, ShoppingHabits
 

@@ -19,7 +19,7 @@ from small_life import (
 from stores import open_store
 
 from disco.operations.learn import rebuilt_evidence
-from disco.records.life import Disposition
+from disco.records.campaign_records import Disposition
 from disco.store import Store
 
 

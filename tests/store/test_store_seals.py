@@ -17,9 +17,9 @@ import sqlalchemy as sa
 from store_samples import MOMENT, NETWORK, add_campaign, batch, decisions, outcomes, receive, version
 from stores import open_store
 
+from disco.records.campaign_records import BrokenSeal, Sealed, State
 from disco.records.errors import SealError, StateError
 from disco.records.jobs import Event, JobKind, JobSchedule, Webhook
-from disco.records.life import BrokenSeal, Sealed, State
 from disco.records.people import Actor, ActorKind, ApprovalRecord, InvitationRecord, KeyRecord, PersonRecord, Role
 from disco.store import JOBS, PEOPLE, Store, schema
 from disco.store.contexts import ARRIVALS, Arrivals

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from store_samples import NETWORK, add_campaign, decisions
 from stores import open_store
 
+from disco.records.campaign_records import State
 from disco.records.errors import NotFoundError, SealError, StateError
-from disco.records.life import State
 from disco.store import Store, schema
 
 

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from datetime import date
 
 import pyarrow as pa
-from disco.records.arrivals import Arrivals
 
 from disco.campaign import Belief
 from disco.operations.audience import label_columns
 from disco.operations.late import decide_arrivals
-from disco.records.decisions import Audience
+from disco.records.decisions import Arrivals, Audience
 from disco.records.ports import Clock
 from disco.store import Store
 

@@ -5,9 +5,17 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 
+from disco.records.campaign_records import (
+    BatchRecord,
+    CampaignRecord,
+    LedgerMove,
+    PlanRecord,
+    PlanTables,
+    State,
+    VersionRecord,
+)
 from disco.records.decisions import Arm
 from disco.records.estimate import Estimate
-from disco.records.life import BatchRecord, CampaignRecord, LedgerMove, PlanRecord, PlanTables, State, VersionRecord
 from disco.records.plan import Plan, read_plan
 from disco.records.plan_summary import ArmForecast, Calibration, MoneyForecast, PlanSummary, Solution
 from disco.store import Transaction

@@ -16,13 +16,12 @@ from disco.adapters.engines import read_engine
 from disco.adapters.files import read_yaml
 from disco.adapters.openid import is_safe_url
 from disco.records.chunks import read_threads
-from disco.records.currency import read_currency
 from disco.records.errors import InputError, MissingPartError, PlanError, Problem, UsageError
 from disco.records.locale import Locale, read_time_zone
+from disco.records.money import read_currency
 from disco.records.people import ApprovalRule, Role
-from disco.records.quoting import as_given
-from disco.records.refusals import expected_of
-from disco.records.table_format import (
+from disco.records.refusals import as_given, expected_of
+from disco.records.tables import (
     CsvFormat,
     TableFormat,
     read_columns,

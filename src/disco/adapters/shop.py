@@ -15,9 +15,9 @@ from disco.adapters.files import read_yaml
 from disco.records.arguments import kind_of
 from disco.records.chunks import read_threads
 from disco.records.errors import DiscoError, InputError, StateError
+from disco.records.files import private_folder, temporary_folder, unfinished_file
 from disco.records.locale import FIRST_YEAR, LAST_YEAR, POUNDS_UTC, Locale
 from disco.records.ports import TableEngine
-from disco.records.private import private_folder, temporary_folder, unfinished_file
 
 if TYPE_CHECKING:
     from typing import Self

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from disco.adapters.conditions import Conditions
 from disco.records.errors import FileFormatError, InputError
 from disco.records.locale import Locale
-from disco.records.table_format import PLAIN, TableFormat
+from disco.records.tables import PLAIN, TableFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,7 +119,7 @@ class FolderShopData:
 
     def id_list(self, name: str, *, setting: str) -> "IdList":
         """A list of customer ids that a plan names. setting: who named the file."""
-        from disco.adapters.tables.id_list import read_id_list
+        from disco.adapters.tables.single_files import read_id_list
 
         return read_id_list(self._list_file(name, setting, "customer id"), file=name, written=self.written)
 

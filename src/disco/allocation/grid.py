@@ -23,7 +23,7 @@ import numpy as np
 
 from disco.records.arrays import Array
 from disco.records.compiled import inner_kernel, njit
-from disco.records.identity_kernels import mix
+from disco.records.identity import mix
 
 # The grid value of an ineligible cell.
 NEVER = -(2**61)

@@ -34,8 +34,7 @@ from disco.records.compiled import inner_kernel, njit
 from disco.records.depths import read_depth
 from disco.records.errors import InputError, LimitError
 from disco.records.exact_sums import exact_sum
-from disco.records.identity import customer_keys
-from disco.records.identity_kernels import mix
+from disco.records.identity import customer_keys, mix
 from disco.records.ports import Engine
 
 

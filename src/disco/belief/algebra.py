@@ -11,7 +11,7 @@ import numpy as np
 from disco.belief.elementary import exponential, logarithm
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.compiled import njit
-from disco.records.grid import GRID
+from disco.records.exact_sums import GRID
 
 _BLOCK = 64  # rows handled together, so that inner loops run on whole vectors
 

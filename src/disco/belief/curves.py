@@ -22,8 +22,8 @@ from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import njit
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
+from disco.records.exact_sums import GRID, LOG_PRICE_LIMIT
 from disco.records.frames import Tabular
-from disco.records.grid import GRID, LOG_PRICE_LIMIT
 from disco.records.identity import name_key
 from disco.records.ports import Engine
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from disco.records.arrays import Keys, Vector
 from disco.records.compiled import njit
-from disco.records.identity_kernels import mix
+from disco.records.identity import mix
 
 _SHIFTER = 6755399441055744.0  # 1.5·2⁵²: adding it rounds to an integer and leaves that integer in the low bits
 _SHIFTER_BITS = np.int64(0x4338000000000000)

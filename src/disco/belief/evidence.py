@@ -27,7 +27,7 @@ from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import njit, without_compiler
 from disco.records.errors import InputError, SchemaMismatchError
-from disco.records.grid import CONTEXT_LIMIT, GRID, LOG_PRICE_LIMIT
+from disco.records.exact_sums import CONTEXT_LIMIT, GRID, LOG_PRICE_LIMIT
 from disco.records.ports import Engine
 from disco.records.score import ScoreBins
 

@@ -1,7 +1,7 @@
 """What rows of contexts, depths and full prices may look like; anything else is refused by row.
 
-Contexts and ln F are rounded to multiples of 2⁻¹⁶ (half to even; `records.grid`). Rounded figures are integers in grid
-units, their products are exact in float64, so sums over rows are exact whatever the order.
+Contexts and ln F are rounded to multiples of 2⁻¹⁶ (half to even; `records.exact_sums`). Rounded figures are integers
+in grid units, their products are exact in float64, so sums over rows are exact whatever the order.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from disco.records.arguments import read_array
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
-from disco.records.grid import CONTEXT_LIMIT
+from disco.records.exact_sums import CONTEXT_LIMIT
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 

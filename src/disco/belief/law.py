@@ -21,7 +21,7 @@ from disco.records.arrays import Floats, Keys, Matrix, Vector
 from disco.records.chunks import stack_rows
 from disco.records.compiled import njit
 from disco.records.errors import InputError
-from disco.records.grid import GRID, LOG_PRICE_LIMIT
+from disco.records.exact_sums import GRID, LOG_PRICE_LIMIT
 from disco.records.ports import Engine
 
 if TYPE_CHECKING:

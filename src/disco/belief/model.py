@@ -34,7 +34,7 @@ from disco.belief.posterior import (
 from disco.records.arguments import column_names, read_array, read_number, read_positive
 from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.errors import IllConditionedError, InputError, SchemaMismatchError
-from disco.records.grid import LOG_PRICE_LIMIT
+from disco.records.exact_sums import LOG_PRICE_LIMIT
 from disco.records.ports import Engine
 
 _LEAST, _MOST = 1e-9, 1e9  # of the noise's sd and of the depth scale, so that no square or quotient of them overflows

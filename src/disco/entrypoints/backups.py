@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from disco.adapters.config import FILE, load_settings
 from disco.records.errors import InputError, StateError
-from disco.records.files import written_whole
-from disco.records.private import private_folder, temporary_folder
+from disco.records.files import private_folder, temporary_folder, written_whole
 
 if TYPE_CHECKING:
     from disco.entrypoints.python import Shop

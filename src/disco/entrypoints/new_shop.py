@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disco.records.errors import InputError
-from disco.records.private import new_file_mode, private_folder, unfinished_folder
+from disco.records.files import new_file_mode, private_folder, unfinished_folder
 from disco.records.result import Result
 
 TEMPLATES = Path(__file__).parent / "cli" / "templates"

@@ -38,7 +38,7 @@ def ab(
     >>> found.verdict.value, round(found.difference.value, 3)
     ('higher', 0.1)
     """
-    from disco.adapters.tables.experiment_file import read_experiment_file, read_experiment_table
+    from disco.adapters.tables.single_files import read_experiment_file, read_experiment_table
     from disco.operations.experiment import parse_metric, read_experiment
 
     asked = [metrics] if isinstance(metrics, str) else list(metrics)

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from disco.operations.review import PlanCopy, PlanDifference, PlanReview
     from disco.operations.upkeep import CheckResult, DatabaseUpgrade, HealthCheck
     from disco.operations.what_if import Frontier
+    from disco.records.chunks import Report
     from disco.records.people import Role
     from disco.records.plan import Plan
-    from disco.records.progress import Report
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -651,7 +651,7 @@ def _outcomes(
     """The rows, and where they came from. named: what to call the source instead."""
     import pyarrow as pa
 
-    from disco.adapters.tables.outcomes_file import read_outcomes_file
+    from disco.adapters.tables.single_files import read_outcomes_file
 
     if isinstance(outcomes, str | Path):
         name = named or str(outcomes)

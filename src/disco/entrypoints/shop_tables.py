@@ -11,8 +11,8 @@ from disco.office.audit.use_cases import note_file
 from disco.office.settings.file import change_settings_of
 from disco.records.errors import InputError, NotFoundError, StateError, TableError
 from disco.records.result import Result
+from disco.records.table_rules import file_names
 from disco.records.tables import SCHEMAS, TableSchema
-from disco.records.validation.checker import file_names
 from disco.web.discretion import WITHHELD, discreet
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def table_state(shop: "Shop", name: str, *, warnings: tuple[str, ...] = (), rows
 
 def replace_by(shop: "Shop", name: str, file: Path) -> TableState:
     """Let this file be the table, once it has no problem."""
-    from disco.adapters.tables.replacing import replace_table
+    from disco.adapters.tables.folder import replace_table
 
     known_table(name)
     if "://" in shop.settings.data:

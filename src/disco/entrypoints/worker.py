@@ -28,9 +28,9 @@ from disco.office.jobs import use_cases as jobs
 from disco.office.schedules.use_cases import submit_due
 from disco.office.webhooks.use_cases import MOST_DELIVERIES, Send, deliver, pause_before
 from disco.operations.outbox import tell
+from disco.records.chunks import Report
 from disco.records.errors import ConflictError, DeliveryError, DiscoError, InputError, UnavailableError, UpgradeError
 from disco.records.jobs import LEASE, MOST_ATTEMPTS, Event, Job, JobKind, JobProgress
-from disco.records.progress import Report
 from disco.records.result import Result
 from disco.store import JOBS
 

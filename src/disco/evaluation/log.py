@@ -15,7 +15,7 @@ from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.decisions import Purchases
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError
-from disco.records.grid import CONTEXT_LIMIT, GRID, LOG_PRICE_LIMIT
+from disco.records.exact_sums import CONTEXT_LIMIT, GRID, LOG_PRICE_LIMIT
 from disco.records.wording import counted
 
 SUM_TOLERANCE = 1e-3  # written propensities are rounded: 0.333 · 3

@@ -42,8 +42,8 @@ from disco.records.arguments import (
 from disco.records.arrays import Flags, Matrix, Vector
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
+from disco.records.exact_sums import LOG_PRICE_LIMIT
 from disco.records.frames import Tabular
-from disco.records.grid import LOG_PRICE_LIMIT
 from disco.records.wording import counted
 
 if TYPE_CHECKING:

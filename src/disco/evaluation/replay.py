@@ -40,8 +40,8 @@ from disco.records.arguments import read_count, read_level, read_seed
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
+from disco.records.exact_sums import GRID
 from disco.records.frames import Tabular
-from disco.records.grid import GRID
 from disco.records.ports import Engine
 from disco.records.score import ScoreBins
 

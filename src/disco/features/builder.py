@@ -28,12 +28,12 @@ from disco.features.catalogue import (
 )
 from disco.features.snapshot import SnapshotCounter, with_snapshot
 from disco.features.sources import REFUSED, Sources
-from disco.records.chunks import read_threads
+from disco.records.chunks import Report, read_threads, tell
 from disco.records.errors import InputError, TableError
+from disco.records.files import temporary_folder
 from disco.records.ports import Tables, locale_of
-from disco.records.private import temporary_folder
-from disco.records.progress import Report, tell
-from disco.records.validation import Source, TableSource, mixed_ids, readable, validate
+from disco.records.table_rules import Source, TableSource, readable
+from disco.records.validation import mixed_ids, validate
 
 
 class MissingTableWarning(UserWarning):

@@ -22,7 +22,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from disco.records.errors import FileFormatError, InputError
-from disco.records.grid import GRID
+from disco.records.exact_sums import GRID
 
 if TYPE_CHECKING:
     import pyarrow as pa

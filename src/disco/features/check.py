@@ -20,7 +20,7 @@ from disco.features.snapshot import MOVED_BY_CAMPAIGNS, snapshot_of
 from disco.records.arrays import Matrix, Vector
 from disco.records.diagnosis import CheckUp, Diagnosis, Outcome
 from disco.records.errors import InputError
-from disco.records.grid import CONTEXT_LIMIT
+from disco.records.exact_sums import CONTEXT_LIMIT
 
 if TYPE_CHECKING:
     from disco.features.network import ContextNetwork

@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 
 from disco.features.builder import opened_duckdb
 from disco.records.errors import InputError, TableError
-from disco.records.suggestions import did_you_mean
-from disco.records.validation import check_column, with_columns
-from disco.records.validation.checker import is_rare
+from disco.records.refusals import did_you_mean
+from disco.records.table_rules import check_column, is_rare, with_columns
 
 CONDITION_CPU_SECONDS = 20
 """Of processor time. A condition on ten million customers takes a few seconds."""

@@ -17,7 +17,7 @@ from disco.features.snapshot import Snapshot
 from disco.records.arguments import read_count, read_number, require_floats
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError
-from disco.records.grid import CONTEXT_LIMIT, GRID
+from disco.records.exact_sums import CONTEXT_LIMIT, GRID
 from disco.records.score import EngagementHead
 
 MOST_LAYERS = 64

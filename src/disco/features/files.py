@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from disco.features.snapshot import SnapshotCounter, with_snapshot
 from disco.records.arrays import Flags
+from disco.records.arrow_tables import in_pieces
 from disco.records.errors import FileFormatError, InputError
 from disco.records.files import written_whole
-from disco.records.table_rows import in_pieces
 
 _ROW_GROUP = 1 << 17  # rows that are read at a time
 _COLUMNS_AT_ONCE = 4  # that Arrow reads side by side
@@ -64,7 +64,7 @@ def _stream(
 class FeatureFile:
     """Features in a Parquet file, of all its customers or of some, read a column or a row group at a time.
 
-    Implements `records.table_rows.TableRows`. The file stays open, so it can be read after its name is gone.
+    Implements `records.arrow_tables.TableRows`. The file stays open, so it can be read after its name is gone.
     """
 
     file: pq.ParquetFile
@@ -72,7 +72,7 @@ class FeatureFile:
     rows: Flags | None = None
     """Of the file, which are meant; None: all."""
     content: str | None = None
-    """The hash of these rows (`records.content`), where it is known."""
+    """The hash of these rows (`records.arrow_tables`), where it is known."""
     path: Path | None = None
     """Where others can open the file; None: it has no name."""
 

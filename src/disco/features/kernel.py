@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from disco.records.arrays import Integers, Keys, Matrix, Vector
 from disco.records.compiled import njit
-from disco.records.grid import CONTEXT_LIMIT, GRID
-from disco.records.identity_kernels import mix
+from disco.records.exact_sums import CONTEXT_LIMIT, GRID
+from disco.records.identity import mix
 
 LANES = 64
 INPUT_LIMIT = 6.0  # scaled inputs beyond this many robust sds count as this many

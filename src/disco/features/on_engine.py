@@ -40,13 +40,13 @@ from disco.features.kernel import ranges_of_texts
 from disco.features.snapshot import Snapshot, with_snapshot
 from disco.features.sources import Sources
 from disco.records.arrays import Integers, Keys
+from disco.records.chunks import tell
 from disco.records.errors import TableError
+from disco.records.files import temporary_folder
 from disco.records.identity import customer_keys
 from disco.records.locale import Locale
 from disco.records.ports import ChunkedTable, TableEngine, Tables, locale_of
-from disco.records.private import temporary_folder
-from disco.records.progress import tell
-from disco.records.validation import readable, with_columns
+from disco.records.table_rules import readable, with_columns
 
 BUCKET_CUSTOMERS = 65_536  # their rows of a year take some hundred megabytes
 MOST_CUSTOMERS = 2_000_000  # to train on: a network has some thousand weights

@@ -25,7 +25,7 @@ from disco.features.catalogue import FEATURES, HISTORY_FEATURE, feature_names_of
 from disco.features.kernel import SIZES, count_sizes, curves_of_sizes
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.errors import FileFormatError, SchemaMismatchError
-from disco.records.grid import GRID
+from disco.records.exact_sums import GRID
 
 SNAPSHOT_KEY = b"disco.snapshot"  # metadata of a feature table: the snapshot of all customers of the day
 UNITS = tuple(2.0**power for power in range(-18, 9))  # the medians of features lie between 1/256 and 262,144

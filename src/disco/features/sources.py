@@ -13,8 +13,8 @@ from disco.features.catalogue import LOG_GRID, YEAR_DAYS
 from disco.records.errors import InputError
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.money import minor_units_sql
+from disco.records.table_rules import Rule, rules_of
 from disco.records.tables import FIRST_DAY, SCHEMAS, Kind
-from disco.records.validation.rules import Rule, rules_of
 
 REFUSED = "disco refuses table "  # begins the message of a query that met a bad row; the table's name follows
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")

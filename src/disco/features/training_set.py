@@ -48,9 +48,9 @@ from disco.features.training_rows import DEPTH, CodesSent
 from disco.records.arguments import read_count
 from disco.records.arrays import Flags, Ids, Vector
 from disco.records.errors import InputError, SchemaMismatchError
+from disco.records.files import temporary_folder
 from disco.records.identity import read_ids
 from disco.records.ports import Tables, locale_of
-from disco.records.private import temporary_folder
 
 Rows: TypeAlias = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 MATURITY_DAYS = 35  # a code counts as unused when it was not used so many days after it was sent

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from disco.operations.plan_warnings import plan_risks
+from disco.records.campaign_records import PlanRecord
 from disco.records.errors import ApprovalError
-from disco.records.life import PlanRecord
 from disco.records.people import Actor, ActorKind, ApprovalRecord, ApprovalRule
 from disco.records.result import Result
 from disco.store import Store, Transaction

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from disco.records.arrays import Flags, Floats, Ids, Integers, Labels
-from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm, Offer, SegmentLimits
 from disco.records.depths import depth_percent
 from disco.records.errors import InfeasibleError, InputError, StateError
 from disco.records.identity import IdColumn, customer_keys, secret_uniforms, uniforms
+from disco.records.money import GBP, Currency
 from disco.records.plan import Plan
 from disco.records.wording import money
 from disco.store import Transaction

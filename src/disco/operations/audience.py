@@ -33,24 +33,21 @@ from disco.operations.contexts import (
     key_of,
 )
 from disco.operations.site import Site
+from disco.records import VERSION
 from disco.records.arrays import Labels
-from disco.records.content import content_hash
+from disco.records.arrow_tables import TableRows, columns_of, content_hash
+from disco.records.campaign_records import CampaignRecord
+from disco.records.cells import by_wall_clock, flags, microseconds
+from disco.records.chunks import Report, tell
 from disco.records.decisions import Audience
 from disco.records.errors import DiscoError, InputError
-from disco.records.id_list import IdList
-from disco.records.life import CampaignRecord
+from disco.records.files import Space
+from disco.records.id_list import IdList, near_ids
 from disco.records.locale import Locale
 from disco.records.plan import ContactSection, Plan, is_channel
 from disco.records.ports import Tables, locale_of
-from disco.records.program import VERSION
-from disco.records.progress import Report, tell
 from disco.records.score import EngagementHead
-from disco.records.space import Space
-from disco.records.suggestions import near_ids
-from disco.records.table_rows import TableRows, columns_of
-from disco.records.validation import readable
-from disco.records.validation.cells import by_wall_clock, flags, microseconds
-from disco.records.validation.rules import DAY_MICROSECONDS, start_of_day
+from disco.records.table_rules import DAY_MICROSECONDS, readable, start_of_day
 from disco.records.wording import counted
 from disco.records.wording import date as day_text
 from disco.store import Store, Transaction

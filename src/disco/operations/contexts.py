@@ -21,13 +21,10 @@ from disco.features.files import FeatureFile, stream_features
 from disco.features.on_engine import BUCKET_CUSTOMERS, batches_by
 from disco.features.snapshot import Snapshot, snapshot_of
 from disco.records.arrays import Flags, Matrix
-from disco.records.chunks import row_chunks
-from disco.records.content import NAME_LENGTH, bytes_hash, content_hash
-from disco.records.files import written_whole
+from disco.records.arrow_tables import NAME_LENGTH, bytes_hash, content_hash
+from disco.records.chunks import Report, row_chunks, tell
+from disco.records.files import Space, private_folder, require_space, temporary_folder, written_whole
 from disco.records.ports import Engine, TableEngine, Tables
-from disco.records.private import private_folder, temporary_folder
-from disco.records.progress import Report, tell
-from disco.records.space import Space, require_space
 
 # ---- features of a day ----
 #

@@ -18,10 +18,10 @@ from disco.operations.arms import ARMS, SHARING, Groups, assign_at_random, reser
 from disco.operations.forecast import PastForecasts, Totals, draw_totals, expected_totals, past_forecasts
 from disco.policy import policy_of
 from disco.records.arrays import Floats, Integers, Vector
-from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm, Audience, Decisions, Offer
 from disco.records.depths import depth_percent
 from disco.records.errors import InfeasibleError
+from disco.records.money import GBP, Currency
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, Calibration, SegmentSolution, Solution
 from disco.records.ports import Engine

@@ -15,13 +15,13 @@ from disco.operations.codes import sent_codes
 from disco.operations.learn import deciding_belief
 from disco.policy import policy_of, rates_of_policy
 from disco.records.arrays import Floats, Matrix, Vector
+from disco.records.campaign_records import CampaignRecord
 from disco.records.compiled import without_compiler
-from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm, Audience
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError
 from disco.records.identity import read_ids
-from disco.records.life import CampaignRecord
+from disco.records.money import GBP, Currency
 from disco.records.plan_summary import Solution
 from disco.records.result import NotInJson, TableResult
 from disco.records.wording import money as money_text

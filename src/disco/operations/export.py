@@ -16,13 +16,13 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from disco.operations.codes import sent_codes
+from disco.records.arrow_tables import columns_of
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError, StateError, UsageError
 from disco.records.files import written_whole
 from disco.records.locale import Locale
 from disco.records.plan import Plan
 from disco.records.result import DepthKey, NotInJson, TableResult
-from disco.records.table_rows import columns_of
 from disco.store import Store
 from disco.store.personal import is_forgotten
 

@@ -18,11 +18,10 @@ import pyarrow.compute as pc
 from disco.operations.contexts import FeatureCache
 from disco.operations.outcomes import count_again
 from disco.records.arrays import Integers
+from disco.records.campaign_records import Traces
 from disco.records.errors import DiscoError, InputError, StateError
-from disco.records.files import written_whole
-from disco.records.life import Traces
+from disco.records.files import leftovers, sweep, written_whole
 from disco.records.ports import Clock
-from disco.records.private import leftovers, sweep
 from disco.records.result import Result
 from disco.records.wording import counted
 from disco.store import Store, Transaction

@@ -33,16 +33,16 @@ from disco.operations.plan import coded_rows, decision_table, with_codes
 from disco.operations.site import Site
 from disco.policy import policy_of
 from disco.records.arrays import Flags, Floats, Integers, Matrix, Vector
+from disco.records.campaign_records import CampaignRecord, State
+from disco.records.cells import flags
 from disco.records.decisions import Arm, Audience
 from disco.records.errors import DiscoError, InputError, StateError
 from disco.records.identity import customer_keys, uniforms
-from disco.records.life import CampaignRecord, State
 from disco.records.locale import Locale
 from disco.records.plan import Plan, is_channel
 from disco.records.plan_summary import Solution
 from disco.records.ports import Clock
 from disco.records.result import NotInJson, Result, TableResult
-from disco.records.validation.cells import flags
 from disco.store import Store, Transaction
 from disco.store.contexts import ARRIVALS, Arrivals
 

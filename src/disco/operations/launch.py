@@ -45,14 +45,14 @@ from disco.operations.plan_warnings import plan_risks
 from disco.operations.purchases import recalled_codes, set_aside
 from disco.operations.site import Site
 from disco.records.arrays import Flags, Integers, Vector
-from disco.records.content import content_hash
-from disco.records.currency import read_currency
+from disco.records.arrow_tables import content_hash
+from disco.records.campaign_records import CampaignRecord, PlanRecord, State
 from disco.records.decisions import Arm, Audience
 from disco.records.depths import depth_percent
 from disco.records.errors import DiscoError, InputError, ReportError, StateError
 from disco.records.jobs import Event
-from disco.records.life import CampaignRecord, PlanRecord, State
 from disco.records.locale import LOCALE_INPUT, Locale
+from disco.records.money import read_currency
 from disco.records.people import ApprovalRule
 from disco.records.plan import Plan
 from disco.records.ports import Clock

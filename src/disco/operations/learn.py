@@ -21,11 +21,11 @@ from disco.belief.model_file import to_bytes
 from disco.campaign import Belief, Lesson, learn
 from disco.operations.purchases import NetPurchases, bought, counts_of, net_purchases
 from disco.records.arrays import Flags, Integers, Matrix, Vector
+from disco.records.campaign_records import CampaignRecord, VersionRecord
 from disco.records.decisions import Arm, Purchases
 from disco.records.diagnosis import REPAIR
 from disco.records.errors import FileFormatError, NotFoundError, SealError, StateError
-from disco.records.life import CampaignRecord, VersionRecord
-from disco.records.matching import places_in
+from disco.records.identity import places_in
 from disco.records.money import from_minor_units
 from disco.records.plan import Plan
 from disco.records.ports import Clock, Engine

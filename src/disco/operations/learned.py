@@ -15,12 +15,12 @@ from disco.campaign import Belief
 from disco.operations.learn import belief_of, stored_evidence, version_of
 from disco.operations.purchases import CodeSales, code_sales
 from disco.records.arrays import Vector
+from disco.records.campaign_records import CampaignRecord, VersionRecord
 from disco.records.compiled import without_compiler
-from disco.records.currency import GBP
 from disco.records.decisions import Arm
 from disco.records.errors import SealError
 from disco.records.estimate import LEVEL, Estimate
-from disco.records.life import CampaignRecord, VersionRecord
+from disco.records.money import GBP
 from disco.records.plan_summary import PlanSummary
 from disco.records.result import TableResult
 from disco.store import Store, Transaction

@@ -23,23 +23,20 @@ from disco.operations.export import csv_safe
 from disco.operations.learn import rebuilt_evidence, update_evidence
 from disco.operations.purchases import CONFLICT, NetPurchases, counts_of, judge, net_purchases
 from disco.records.arrays import Flags, Integers, Vector
-from disco.records.content import content_hash
-from disco.records.currency import GBP, Currency
+from disco.records.arrow_tables import content_hash
+from disco.records.campaign_records import BatchRecord, CampaignRecord, Disposition, LedgerMove, State
+from disco.records.cells import by_wall_clock, cell_texts, flags, is_text, microseconds, plain_text
 from disco.records.decisions import IngestCounts
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError, StateError
 from disco.records.files import written_whole
-from disco.records.life import BatchRecord, CampaignRecord, Disposition, LedgerMove, State
+from disco.records.identity import places_in
 from disco.records.locale import POUNDS_UTC, Locale
-from disco.records.matching import places_in
-from disco.records.money import from_minor_units
+from disco.records.money import GBP, Currency, from_minor_units
 from disco.records.ports import Clock, locale_of
 from disco.records.result import Result
+from disco.records.table_rules import CheckedRows, check_columns, check_rows, first_row, readable, start_of_day
 from disco.records.tables import CELLS, ROWS, SCHEMAS
-from disco.records.validation import check_columns, check_rows, readable
-from disco.records.validation.cells import by_wall_clock, cell_texts, flags, is_text, microseconds, plain_text
-from disco.records.validation.checker import CheckedRows, first_row
-from disco.records.validation.rules import start_of_day
 from disco.records.wording import counted, moment_text, money, percent
 from disco.store import Store, Transaction
 from disco.store.ledger import SqlLedger

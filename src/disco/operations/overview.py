@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from disco.operations.arms import planned_shares
 from disco.operations.purchases import NO_SALES, AgainstForecast, CodeSales, against_forecast, code_sales
 from disco.records.arrays import Flags, Integers, Vector
-from disco.records.currency import Currency
+from disco.records.campaign_records import CampaignRecord, Disposition, Phase, VersionRecord
 from disco.records.decisions import Arm
 from disco.records.errors import InputError
-from disco.records.life import CampaignRecord, Disposition, Phase, VersionRecord
 from disco.records.locale import Locale
+from disco.records.money import Currency
 from disco.records.plan import Plan
 from disco.records.plan_summary import MoneyForecast, PlanSummary
 from disco.records.result import DepthKey, TableResult

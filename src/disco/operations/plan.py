@@ -45,21 +45,20 @@ from disco.operations.plan_warnings import (
     shared_elsewhere,
 )
 from disco.operations.site import Site
+from disco.records import VERSION
 from disco.records.arrays import Flags, Integers, Labels, Matrix, Vector
-from disco.records.content import content_hash
+from disco.records.arrow_tables import TableRows, content_hash
+from disco.records.campaign_records import PlanRecord, PlanTables
+from disco.records.chunks import Report, Stages, tell
 from disco.records.decisions import Arm, Audience, Offer
 from disco.records.errors import Problem, StateError
 from disco.records.jobs import Event
-from disco.records.life import PlanRecord, PlanTables
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.people import Actor
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanFigures, PlanSummary, Solution
 from disco.records.ports import Clock, Engine
-from disco.records.program import VERSION
-from disco.records.progress import Report, Stages, tell
 from disco.records.result import NotInJson, Result, TableResult
-from disco.records.table_rows import TableRows
 from disco.records.wording import counted
 from disco.store import Store, Transaction
 

@@ -16,12 +16,12 @@ from disco.features.check import PSI_ALARM, stability_index
 from disco.operations.codes import pool_codes
 from disco.operations.learned import contradictions
 from disco.records.arrays import Matrix, Vector
-from disco.records.currency import Currency
+from disco.records.campaign_records import PlanRecord
 from disco.records.decisions import Arm, Audience
 from disco.records.depths import depth_percent
 from disco.records.identity import customer_keys
-from disco.records.life import PlanRecord
 from disco.records.locale import LOCALE_INPUT, Locale
+from disco.records.money import Currency
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast
 from disco.records.wording import counted, money, percent

@@ -14,14 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.records.arrays import Flags, Integers, Keys, Vector
-from disco.records.currency import Currency
+from disco.records.campaign_records import CampaignRecord, Disposition
 from disco.records.decisions import IngestCounts
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
-from disco.records.identity import customer_keys
-from disco.records.life import CampaignRecord, Disposition
-from disco.records.matching import places_in
-from disco.records.money import from_minor_units
+from disco.records.identity import customer_keys, places_in
+from disco.records.money import Currency, from_minor_units
 from disco.records.plan_summary import MoneyForecast
 from disco.records.wording import date as day_text
 from disco.records.wording import money, percent

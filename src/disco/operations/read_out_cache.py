@@ -16,7 +16,7 @@ from disco.operations.learned import LearningProgress, learning_progress
 from disco.operations.overview import CampaignOverview, campaign_overview
 from disco.operations.purchases import CodeSales, code_sales
 from disco.operations.results import CampaignResults, ResultsOverTime, campaign_results, results_over_time
-from disco.records.life import CampaignRecord
+from disco.records.campaign_records import CampaignRecord
 from disco.records.recent import Recent
 from disco.store import Store, Transaction
 

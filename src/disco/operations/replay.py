@@ -27,6 +27,7 @@ from disco.policy import POLICIES, Policy, Thompson, policy_named, policy_of
 from disco.policy.propensity import Propensities, propensities
 from disco.records.arguments import refuse_rows
 from disco.records.arrays import Floats, Integers, Vector
+from disco.records.cells import flags, is_bytes
 from disco.records.decisions import Arm, Audience, Offer
 from disco.records.depths import read_depth
 from disco.records.errors import FileFormatError, InputError
@@ -34,7 +35,6 @@ from disco.records.estimate import Estimate
 from disco.records.ports import Engine
 from disco.records.result import DepthKey, Result
 from disco.records.tables import MOST_COLUMNS
-from disco.records.validation.cells import flags, is_bytes
 from disco.store import Store
 
 # ---- policies replayed ----

@@ -36,17 +36,17 @@ from disco.operations.purchases import (
     set_aside,
 )
 from disco.records.arrays import Flags, Vector
-from disco.records.currency import GBP, Currency
+from disco.records.arrow_tables import columns_of
+from disco.records.campaign_records import GRACE_DAYS, CampaignRecord, Phase
+from disco.records.cells import by_wall_clock
 from disco.records.decisions import Arm, IngestCounts
 from disco.records.errors import InputError, StateError
 from disco.records.estimate import Estimate
-from disco.records.life import GRACE_DAYS, CampaignRecord, Phase
+from disco.records.money import GBP, Currency
 from disco.records.plan import Plan
 from disco.records.plan_summary import MoneyForecast
 from disco.records.ports import locale_of
 from disco.records.result import DepthKey, NotInJson, TableResult
-from disco.records.table_rows import columns_of
-from disco.records.validation.cells import by_wall_clock
 from disco.records.wording import chance, count, counted, money, number, percent, validity
 from disco.records.wording import date as day_text
 from disco.store import Store, Transaction

@@ -31,18 +31,18 @@ from disco.operations.plan_warnings import (
 )
 from disco.operations.site import Site
 from disco.records.arrays import Flags, Integers
-from disco.records.currency import GBP
+from disco.records.arrow_tables import columns_of
+from disco.records.campaign_records import PlanRecord
 from disco.records.decisions import Arm, Audience
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError, PlanError
 from disco.records.estimate import Estimate
 from disco.records.jobs import Draft
-from disco.records.life import PlanRecord
+from disco.records.money import GBP
 from disco.records.people import ApprovalRule
 from disco.records.plan import Plan, read_plan
 from disco.records.plan_summary import MoneyForecast
 from disco.records.result import DepthKey, NotInJson, Result, TableResult
-from disco.records.table_rows import columns_of
 from disco.records.wording import counted, money, validity
 from disco.records.wording import date as day_text
 from disco.store import Store

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from disco.records.diagnosis import Diagnosis, Repair
-from disco.records.private import leftovers, sweep
+from disco.records.files import leftovers, sweep
 
 if TYPE_CHECKING:
     from disco.campaign import Belief

@@ -30,8 +30,8 @@ from disco.features.training_set import (
 )
 from disco.operations.replay import read_log
 from disco.records.errors import InputError, UsageError
+from disco.records.files import temporary_folder
 from disco.records.ports import Engine, TableEngine, Tables
-from disco.records.private import temporary_folder
 from disco.records.result import Result
 from disco.records.tables import END_DAY, FIRST_DAY
 

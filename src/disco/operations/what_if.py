@@ -37,16 +37,16 @@ from disco.operations.learn import belief_for, belief_hash
 from disco.operations.plan_warnings import DepthExperience, experience_of
 from disco.operations.site import Site
 from disco.records.arrays import Floats, Vector
-from disco.records.currency import GBP
+from disco.records.campaign_records import CampaignRecord
+from disco.records.chunks import Report
 from disco.records.decisions import Arm, Audience, Offer
 from disco.records.depths import depth_label
 from disco.records.errors import InfeasibleError, InputError, StateError
 from disco.records.estimate import Estimate
-from disco.records.life import CampaignRecord
+from disco.records.money import GBP
 from disco.records.plan import BudgetSection, Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanFigures
 from disco.records.ports import Engine
-from disco.records.progress import Report
 from disco.records.recent import Recent
 from disco.records.result import DepthKey, NotInJson, Result, TableResult
 from disco.store import Transaction

@@ -22,9 +22,8 @@ from disco.records.arguments import read_non_negative, read_seed, read_share
 from disco.records.arrays import Flags, Floats, Keys, Matrix, Vector
 from disco.records.compiled import njit
 from disco.records.errors import InputError
-from disco.records.grid import LOG_PRICE_LIMIT
-from disco.records.identity import customer_keys, name_key
-from disco.records.identity_kernels import mix
+from disco.records.exact_sums import LOG_PRICE_LIMIT
+from disco.records.identity import customer_keys, mix, name_key
 from disco.records.ports import Engine
 
 Scope = Literal["customer", "round"]

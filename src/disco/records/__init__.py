@@ -1,1 +1,5 @@
-"""Frozen values and table schemas that pass between rooms, the ports that shells implement, and the errors."""
+"""Frozen values that pass between rooms, and what this program is called where it is installed."""
+
+#: The name for pip. The import package and the command are `disco`; on package indexes that is another program.
+DISTRIBUTION = "disco-codes"
+VERSION = "0.1.0"

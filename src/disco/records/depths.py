@@ -1,6 +1,6 @@
 """Discount depths (0.2 is 20% off): how one is read, named and refused.
 
-Columns of depths are read in `records/validation`.
+Columns of depths are read in `records/cells.py`.
 """
 
 import math

@@ -41,7 +41,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from disco.records.quoting import escaped, shortened
+from disco.records.refusals import escaped, shortened
 
 _MOST_PROBLEMS = 100  # in a message; `.problems` has all of them
 

@@ -1,13 +1,29 @@
-"""Sums of floats without rounding, so that neither chunks nor their order show in them.
+"""What makes sums exact, so that neither chunks nor their order show in them.
 
-A finite float64 is a whole number of units of 2⁻¹⁰⁷⁴, the smallest there is. Sums are kept in these units as Python
-integers: they can be added in any order, and are rounded once, at the end.
+Contexts and ln F are rounded to a grid, on which float64 products are exact; any other floats are summed without
+rounding, in units of the smallest there is.
 """
 
 import numpy as np
 
 from disco.records.arrays import Array
 from disco.records.compiled import njit
+
+# ---- the grid of evidence
+#
+# Byte-critical: every stored context, evidence and model file rests on these numbers. They never change.
+
+
+GRID = 65536.0  # units per 1.0: figures are multiples of 2⁻¹⁶, so that their products are exact in float64
+CONTEXT_LIMIT = 4.0  # |ψ1| is at most this, in standard deviations
+LOG_PRICE_LIMIT = 32.0  # |ln F| is below this in evidence, and at most this where full prices are served
+
+
+# ---- sums of any floats
+#
+# A finite float64 is a whole number of units of 2⁻¹⁰⁷⁴, the smallest there is. Sums are kept in these units as Python
+# integers: they can be added in any order, and are rounded once, at the end.
+
 
 _UNIT = 1074  # 2⁻¹⁰⁷⁴
 _LOW = 26  # bits of a mantissa that are summed apart from the others, so that 2³⁶ terms fit into 63 bits

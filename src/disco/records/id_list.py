@@ -6,9 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from disco.records.cells import flags
 from disco.records.errors import InputError
-from disco.records.suggestions import near_ids
-from disco.records.validation.cells import flags
 from disco.records.wording import counted
 
 
@@ -80,3 +79,29 @@ class ListedCustomers:
 
 def _and_more(number: int) -> str:
     return f" (and {number - 1} more)" if number > 1 else ""
+
+
+# ---- ids that programs have changed on the way
+
+
+# what programs do to an id on the way, undone: spaces, quotes, 1.0 for 1, zeros in front, capitals
+_REWRITES = (("^['\"\\s\u00a0]+|['\"\\s\u00a0]+$", ""), (r"^([-+]?\d+)[.,]0+$", r"\1"), (r"^0+(\d)", r"\1"))
+
+
+def near_ids(ids: pa.Array, known: pa.Array) -> pa.Array:
+    """For each id the first known one that is the same but for spaces, quotes, capitals, `.0` and zeros in front.
+
+    ids, known: text. Null where no known id is alike.
+
+    >>> near_ids(pa.array(["1.0", " 7", "42", "C9"]), pa.array(["1", "007", "c9"])).to_pylist()
+    ['1', '007', None, 'c9']
+    """
+    known = known.cast(pa.large_string())
+    places = pc.index_in(_plain(ids.cast(pa.large_string())), value_set=_plain(known))
+    return known.take(places)
+
+
+def _plain(ids: pa.Array) -> pa.Array:
+    for pattern, replacement in _REWRITES:
+        ids = pc.replace_substring_regex(ids, pattern, replacement)
+    return pc.utf8_lower(ids)

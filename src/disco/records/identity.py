@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from disco.records.arrays import Ids, Integers, Keys, Vector
 from disco.records.chunks import stack_rows
+from disco.records.compiled import njit
 from disco.records.errors import InputError
 from disco.records.ports import Engine
 
@@ -53,8 +54,6 @@ def customer_keys(ids: IdColumn, *, where: str = "customer_id", engine: Engine |
     if pa.types.is_int64(column.type):
         integers = np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
 
-        from disco.records.identity_kernels import keys_of_integers
-
         def hashed(rows: slice) -> Keys:
             keys = np.empty(rows.stop - rows.start, np.uint64)
             keys_of_integers(integers[rows], keys)
@@ -64,8 +63,6 @@ def customer_keys(ids: IdColumn, *, where: str = "customer_id", engine: Engine |
     _, offsets, data = column.buffers()
     start = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
     text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-
-    from disco.records.identity_kernels import keys_of_texts
 
     def hashed_text(rows: slice) -> Keys:
         keys = np.empty(rows.stop - rows.start, np.uint64)
@@ -81,8 +78,6 @@ def row_keys(rows: Integers) -> Keys:
     >>> bool((row_keys(np.array([17, 3])) == customer_keys([17, 3])).all())
     True
     """
-    from disco.records.identity_kernels import keys_of_integers
-
     keys = np.empty(rows.size, np.uint64)
     keys_of_integers(rows, keys)
     return keys
@@ -174,8 +169,6 @@ def uniforms(keys: Keys, *names: object) -> Vector:
     >>> bool((uniforms(keys, 1, "spring", "arm")[:1] == uniforms(keys[:1], 1, "spring", "arm")).all())
     True
     """
-    from disco.records.identity_kernels import uniforms_of
-
     out = np.empty(keys.size)
     uniforms_of(np.ascontiguousarray(keys), np.uint64(name_key(*names)), out)
     return out
@@ -200,3 +193,103 @@ def secret_uniforms(ids: IdColumn, secret: bytes, *, purpose: str) -> Vector:
         return np.asarray((np.frombuffer(digests, "<u8") >> np.uint64(11)) * 2.0**-53, np.float64)
 
     return stack_rows(drawn, len(texts)) if len(texts) else np.empty(0)
+
+
+# ---- kernels: hashes of whole columns, and numbers drawn from keys
+#
+# Short commands hash at most a handful of ids, in Python: importing Numba would take longer than their answer.
+
+
+_FNV_OFFSET = np.uint64(0xCBF29CE484222325)
+_FNV_PRIME = np.uint64(0x100000001B3)
+# Arrow hands out read-only memory; a kernel declared for it takes writable arrays too
+_READ_INTEGERS = "Array(int64, 1, 'C', True)"
+_READ_BYTES = "Array(uint8, 1, 'C', True)"
+_READ_KEYS = "Array(uint64, 1, 'C', True)"
+_KEYS = "Array(uint64, 1, 'C')"
+
+
+@njit("uint64(uint64)", inline="always", cache=True)
+def mix(word: np.uint64) -> np.uint64:
+    """A bijection of 64-bit words in which every input bit reaches every output bit (splitmix64's finaliser)."""
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
+
+
+@njit(f"void({_READ_INTEGERS}, {_KEYS})", nogil=True, cache=True)
+def keys_of_integers(ids: Integers, out: Keys) -> None:
+    digits = np.empty(20, np.uint8)
+    for row in range(ids.size):
+        left = ids[row]
+        key = _FNV_OFFSET
+        magnitude = np.uint64(left)
+        if left < 0:
+            key = (key ^ np.uint64(45)) * _FNV_PRIME  # '-'
+            magnitude = ~magnitude + np.uint64(1)
+        count = 0
+        while True:
+            digits[count] = np.uint8(magnitude % np.uint64(10) + np.uint64(48))
+            magnitude //= np.uint64(10)
+            count += 1
+            if magnitude == 0:
+                break
+        for place in range(count - 1, -1, -1):
+            key = (key ^ np.uint64(digits[place])) * _FNV_PRIME
+        out[row] = mix(key)
+
+
+@njit(f"void({_READ_INTEGERS}, {_READ_BYTES}, {_KEYS})", nogil=True, cache=True)
+def keys_of_texts(offsets: Integers, text: "np.ndarray[tuple[int], np.dtype[np.uint8]]", out: Keys) -> None:
+    for row in range(out.size):
+        key = _FNV_OFFSET
+        for place in range(offsets[row], offsets[row + 1]):
+            key = (key ^ np.uint64(text[place])) * _FNV_PRIME
+        out[row] = mix(key)
+
+
+@njit(f"void({_READ_KEYS}, uint64, float64[::1])", nogil=True, cache=True)
+def uniforms_of(keys: Keys, stream: np.uint64, out: Vector) -> None:
+    for row in range(keys.size):
+        out[row] = (mix(mix(keys[row] ^ stream)) >> np.uint64(11)) * 2.0**-53
+
+
+# ---- where texts stand among others: joins of columns with millions of codes or ids, by their 64-bit keys
+
+
+_FEW_TEXTS = 10_000  # texts that Arrow finds sooner than Numba is imported, which makes their keys
+
+
+def places_in(texts: pa.Array, *, among: pa.Array) -> pa.Array:
+    """(n,) the first place of each text in another column, null where there is none: `pyarrow.compute.index_in`.
+
+    >>> places_in(pa.array(["b", None, "z"]), among=pa.array(["a", "b", None, "b"])).to_pylist()
+    [1, None, None]
+    """
+    if len(texts) + len(among) <= _FEW_TEXTS:
+        return _exactly(texts, among)
+    return places_by_key(texts, among)
+
+
+def places_by_key(texts: pa.Array, among: pa.Array) -> pa.Array:
+    """`places_in` by sorted keys, which reads memory in order; a hash table of a million texts waits for every one."""
+    given, there = (np.flatnonzero(each.is_valid().to_numpy(zero_copy_only=False)) for each in (texts, among))
+    if not given.size or not there.size:
+        return pa.nulls(len(texts), pa.int64())
+    asked, known = (customer_keys(pc.drop_null(each)) for each in (texts, among))
+    order = np.argsort(known, kind="stable")
+    ascending = np.argsort(asked)
+    place = np.empty(asked.size, np.int64)
+    place[ascending] = np.searchsorted(known[order], asked[ascending], side="left")
+    near = order[np.minimum(place, known.size - 1)]
+    found = known[near] == asked
+    rows = np.full(len(texts), -1, np.int64)
+    rows[given[found]] = there[near[found]]
+    places = pa.array(rows, mask=rows < 0)
+    same = pc.equal(among.take(places), texts)
+    return _exactly(texts, among) if pc.all(same).as_py() is False else places  # two texts of one key: mostly never
+
+
+def _exactly(texts: pa.Array, among: pa.Array) -> pa.Array:
+    place = pc.index_in(texts, value_set=among).cast(pa.int64())
+    return pc.if_else(texts.is_valid(), place, pa.scalar(None, pa.int64()))

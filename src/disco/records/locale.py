@@ -15,8 +15,8 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from disco.records.currency import GBP, Currency, read_currency
 from disco.records.errors import InputError
+from disco.records.money import GBP, Currency, read_currency
 
 if TYPE_CHECKING:
     from disco.records.arrays import Integers

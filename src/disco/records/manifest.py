@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from disco.records.errors import FileFormatError, InputError
-from disco.records.private import private_folder, unfinished_folder
+from disco.records.files import private_folder, unfinished_folder
 
 MANIFEST = "_manifest.json"  # readers of Parquet folders leave out names that begin so
 _FORM = 1

@@ -21,13 +21,12 @@ from pydantic import (
     model_validator,
 )
 
-from disco.records.currency import Currency
 from disco.records.decisions import SegmentLimits
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError, PlanError, Problem
 from disco.records.locale import FIRST_YEAR, LAST_YEAR
-from disco.records.quoting import as_given
-from disco.records.refusals import expected_of
+from disco.records.money import Currency
+from disco.records.refusals import as_given, expected_of
 
 _MOST_CUSTOMERS = 10**12  # more than there are people, and no sum of limits overflows
 _MOST_DAYS = 3660

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from disco.records.arrays import Matrix, Vector
-from disco.records.currency import GBP
 from disco.records.decisions import Arm, Offer
 from disco.records.estimate import Estimate
 from disco.records.identity import name_key
+from disco.records.money import GBP
 from disco.records.result import DepthKey, Result
 from disco.records.score import EngagementHead
 

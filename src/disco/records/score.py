@@ -19,7 +19,7 @@ from disco.records.arguments import read_array, read_column, read_count
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.compiled import njit
 from disco.records.errors import InputError, SchemaMismatchError
-from disco.records.grid import GRID
+from disco.records.exact_sums import GRID
 
 _BLOCK = 512  # scores whose places are found together
 

@@ -6,9 +6,9 @@ The minus sign is U+2212: it is as wide as a digit, so columns of figures stay a
 import datetime
 import math
 
-from disco.records.currency import GBP, Currency
 from disco.records.errors import InputError
 from disco.records.locale import Locale
+from disco.records.money import GBP, Currency
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 MAGNITUDES = ((1e9, "bn"), (1e6, "m"), (1e3, "k"))
@@ -52,7 +52,7 @@ def money(
 
     Where the minor unit is the currency unit, a hundred times as much is written in full: prices have five digits.
 
-    >>> from disco.records.currency import read_currency
+    >>> from disco.records.money import read_currency
     >>> yen, dinar = read_currency("JPY"), read_currency("KWD")
     >>> money(12_345, currency=yen), money(1_234_567, currency=yen), money(12.3456, currency=dinar)
     ('¥12,345', '¥1.23m', 'KWD\xa012.346')

@@ -6,8 +6,8 @@ from functools import partial
 
 from disco.evaluation.read_out import Verdict
 from disco.operations.results import AllResults, CampaignResults, ResultsOverTime, UpliftOnDay
-from disco.records.currency import read_currency
 from disco.records.estimate import Estimate
+from disco.records.money import read_currency
 from disco.records.wording import date, percent, short_date, validity
 from disco.records.wording import money as money_text
 from disco.reports.campaign_tables import (

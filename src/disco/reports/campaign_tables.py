@@ -6,11 +6,11 @@ from dataclasses import replace
 from disco.evaluation.estimates import PooledUplift
 from disco.evaluation.read_out import Finding, Verdict
 from disco.operations.results import AllResults, CampaignResults, GroupResult
-from disco.records.currency import read_currency
+from disco.records.campaign_records import Phase
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.estimate import Estimate
-from disco.records.life import Phase
+from disco.records.money import read_currency
 from disco.records.plan_summary import MoneyForecast
 from disco.records.wording import counted
 from disco.records.wording import date as day_text

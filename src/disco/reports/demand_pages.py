@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from disco.operations.demand import Demand, DemandPoint, ObservedPoint
-from disco.records.currency import read_currency
 from disco.records.depths import depth_percent
 from disco.records.estimate import Estimate
+from disco.records.money import read_currency
 from disco.reports.charts import Axis, CurveChart, Line, Points
 from disco.reports.formats import Count, Money, Percent, Unit, estimate_text
 from disco.reports.table import Column, Table

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from disco.records.currency import GBP, Currency
 from disco.records.estimate import Estimate
+from disco.records.money import GBP, Currency
 
 # `name as name`: reports take units and wording from here
 from disco.records.wording import MAGNITUDES

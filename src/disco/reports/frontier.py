@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from disco.operations.what_if import Frontier, FrontierEntry
-from disco.records.currency import read_currency
 from disco.records.depths import depth_percent
+from disco.records.money import read_currency
 from disco.reports.charts import Axis, CurveChart, Line, Points
 from disco.reports.formats import Count, Money, Number
 from disco.reports.page import Report, Section

@@ -1,8 +1,8 @@
 """What learning has brought, as pictures, tables and words."""
 
 from disco.operations.learned import Exploration, ForecastOutcome, LearningProgress
-from disco.records.currency import Currency
 from disco.records.estimate import Estimate
+from disco.records.money import Currency
 from disco.records.wording import date, percent
 from disco.reports.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Line, Points
 from disco.reports.formats import Count, Money, Names, Percent

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from markupsafe import Markup, escape
 
-from disco.records.files import written_whole
-from disco.records.private import private_folder
+from disco.records.files import private_folder, written_whole
 from disco.reports.charts.parts import CHART
 from disco.reports.formats import MONTHS
 from disco.reports.table import Table

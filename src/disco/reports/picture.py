@@ -10,8 +10,7 @@ import subprocess
 from pathlib import Path
 
 from disco.records.errors import DiscoError, InputError, MissingPartError
-from disco.records.files import written_whole
-from disco.records.private import private_folder, temporary_folder
+from disco.records.files import private_folder, temporary_folder, written_whole
 from disco.reports.charts import Chart
 from disco.reports.page import render
 

@@ -12,11 +12,11 @@ from disco.operations.plan_warnings import (
 )
 from disco.operations.review import changed_settings
 from disco.operations.what_if import SolvedLimits, SolvedMoney
-from disco.records.currency import Currency, read_currency
+from disco.records.campaign_records import PlanRecord
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.estimate import LEVEL, Estimate
-from disco.records.life import PlanRecord
+from disco.records.money import Currency, read_currency
 from disco.records.plan import Plan, limit_count
 from disco.records.plan_summary import ArmForecast, MoneyForecast
 from disco.records.wording import counted, percent

@@ -8,8 +8,7 @@ import numpy as np
 
 from disco.records.arrays import Keys, Vector
 from disco.records.compiled import njit
-from disco.records.identity import name_key
-from disco.records.identity_kernels import mix
+from disco.records.identity import mix, name_key
 
 BLOCK = 10_000  # customers per block: part of the meaning of a seed, so never a setting
 

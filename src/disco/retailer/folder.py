@@ -14,12 +14,12 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from pydantic import Field
 
+from disco.records.cells import by_wall_clock
 from disco.records.errors import InputError
 from disco.records.files import written_whole
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.ports import Engine
 from disco.records.result import Result
-from disco.records.validation.cells import by_wall_clock
 from disco.retailer import Retailer, RetailerSettings
 from disco.retailer.simulation import STATE, TABLES, is_simulated
 

@@ -24,9 +24,8 @@ from disco.records.arrays import Matrix, Vector
 from disco.records.chunks import spread
 from disco.records.depths import read_depths
 from disco.records.errors import FileFormatError, InputError
-from disco.records.files import written_whole
+from disco.records.files import private_folder, written_whole
 from disco.records.ports import Engine
-from disco.records.private import private_folder
 from disco.retailer.answers import answer_tables, positions, read_codes, returns_of
 from disco.retailer.draws import BLOCK
 from disco.retailer.habits import expected_spending

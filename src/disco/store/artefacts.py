@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.records.arrays import Integers
+from disco.records.arrow_tables import TableRows, in_pieces
 from disco.records.errors import FileFormatError, InputError, StateError
+from disco.records.files import new_file_mode, private_folder, temporary_folder, unfinished_file
 from disco.records.identity import customer_keys
-from disco.records.private import new_file_mode, private_folder, temporary_folder, unfinished_file
-from disco.records.table_rows import TableRows, in_pieces
 
 _ROWS_PER_BATCH = 2**24  # few batches open fast; a batch of text stays below two gigabytes
 _ROWS_PER_COMPRESSED_BATCH = 2**17

@@ -4,8 +4,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from disco.records.campaign_records import VersionRecord
 from disco.records.errors import NotFoundError, StateError
-from disco.records.life import VersionRecord
 from disco.store import schema
 from disco.store.rows import from_row, to_row
 from disco.store.schema import BELIEF

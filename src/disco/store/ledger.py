@@ -26,10 +26,10 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.records.arrays import Flags, Integers
-from disco.records.content import content_hash
+from disco.records.arrow_tables import content_hash
+from disco.records.campaign_records import BatchRecord, Disposition, LedgerMove
 from disco.records.errors import NotFoundError, StateError
 from disco.records.identity import customer_keys
-from disco.records.life import BatchRecord, Disposition, LedgerMove
 from disco.store import schema
 from disco.store.artefacts import Artefacts, in_one_piece, rows_of
 from disco.store.database import FEW, asked, in_order, storable, typed
@@ -222,8 +222,8 @@ def take_out(session: Session, pack: Pack, places: Integers) -> None:
 
 
 def rows_seal(outcomes: pa.Table) -> str:
-    """Of a batch's rows, in any order: `records.content.content_hash` of the columns that never change, by row, and of
-    disposition and reason where the row was set aside (null elsewhere), wherever the rows lie."""
+    """Of a batch's rows, in any order: `records.arrow_tables.content_hash` of the columns that never change, by row,
+    and of disposition and reason where the row was set aside (null elsewhere), wherever the rows lie."""
     rows = in_order(outcomes, "row")
     columns = [rows[field.name].cast(field.type) for field in _UNCHANGING]
     aside = rows["raw"].is_valid()

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.records.arrays import Flags, Integers
-from disco.records.life import Traces
+from disco.records.campaign_records import Traces
 from disco.store.artefacts import index_of, rows_of
 from disco.store.contexts import SqlArrivals
 from disco.store.decisions import EVERYBODY_FORGOTTEN

@@ -11,8 +11,8 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from disco.records.arrays import Matrix
+from disco.records.campaign_records import CampaignRecord, PlanRecord, PlanTables, State
 from disco.records.errors import FileFormatError, InputError, NotFoundError, StateError
-from disco.records.life import CampaignRecord, PlanRecord, PlanTables, State
 from disco.records.locale import Locale
 from disco.records.plan import Plan
 from disco.records.plan_summary import PlanSummary, Solution

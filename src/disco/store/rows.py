@@ -30,8 +30,8 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hint
 
 import sqlalchemy as sa
 
+from disco.records.campaign_records import Sealed
 from disco.records.errors import SealError
-from disco.records.life import Sealed
 from disco.records.people import Actor, ActorKind
 from disco.store import schema
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import sqlalchemy as sa
 
+from disco.records.campaign_records import Disposition
 from disco.records.errors import InputError, StateError
-from disco.records.life import Disposition
 
 BASELINE = "0012"  # revision of the first release; databases of before have lower ones and are not upgraded
 REVISION = BASELINE  # the last of migrations/versions

@@ -6,8 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from disco.records.campaign_records import BrokenSeal, Sealed
 from disco.records.errors import DiscoError
-from disco.records.life import BrokenSeal, Sealed
 from disco.store import schema
 from disco.store.database import UNREADABLE, any_text
 from disco.store.journal import all_tallies

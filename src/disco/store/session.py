@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from disco.records.diagnosis import RESTORE
 from disco.records.errors import NotFoundError, StateError
 from disco.records.locale import POUNDS_UTC, Locale
-from disco.records.suggestions import did_you_mean
+from disco.records.refusals import did_you_mean
 from disco.store.artefacts import Artefacts
 from disco.store.database import Database, add_rows, ask, ask_all, change_later, delete_of, update_of, words
 from disco.store.rows import KINDS, changed, is_whole, number_of, owner_of, plus, seal_of, sealed, sum_of

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from disco.records.private import new_file_mode
+from disco.records.files import new_file_mode
 from disco.store.database import (
     LAST_ENTRY,
     Statement,

@@ -9,10 +9,10 @@ from typing import Generic, TypeVar
 
 import sqlalchemy as sa
 
+from disco.records.files import private_folder
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.people import Actor
 from disco.records.ports import Clock
-from disco.records.private import private_folder
 from disco.store.artefacts import Artefacts, FolderArtefacts, rehearsal
 from disco.store.beliefs import SqlBeliefs
 from disco.store.contexts import SqlArrivals, SqlContexts

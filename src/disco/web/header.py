@@ -8,7 +8,7 @@ from fastapi import Path
 
 from disco.adapters.shop import ShopFolder
 from disco.operations.overview import CampaignProgress, NextStep, campaign_progress
-from disco.records.life import Phase
+from disco.records.campaign_records import Phase
 from disco.records.wording import date as day_text
 from disco.web.shell import Header, Link
 

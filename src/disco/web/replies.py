@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 
 from disco.records.errors import InputError, ServiceError
-from disco.records.private import temporary_folder
+from disco.records.files import temporary_folder
 from disco.records.result import adapter
 
 

@@ -21,9 +21,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from disco.adapters.engines.local_table import ChunkFunction, by_number
-from disco.adapters.engines.parts import TABLE_CHUNK_ROWS, Part
-from disco.records.table_rows import in_pieces
+from disco.adapters.engines.local_table import TABLE_CHUNK_ROWS, ChunkFunction, Part, by_number
+from disco.records.arrow_tables import in_pieces
 
 Batches: TypeAlias = Iterable[pa.RecordBatch]
 Dumps: TypeAlias = Callable[[Any], bytes]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from disco.adapters.tables.folder import FolderTables
 from disco.adapters.tables.sql import SqlTables
-from disco.records.table_format import PLAIN, TableFormat
+from disco.records.tables import PLAIN, TableFormat
 from disco.records.validation import TablesReport, validate
 
 __all__ = ["FolderTables", "SqlTables", "open_tables", "validate_tables"]

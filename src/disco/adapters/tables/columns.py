@@ -1,11 +1,17 @@
-"""Which column of a shop's own table is which of ours: by the setting `columns`, or by its name, whatever its case."""
+"""What every reader of tables needs: which column is which of ours, and refusals of files in words.
 
-from collections.abc import Sequence
+A column is ours by the setting `columns`, or by its name, whatever its case.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 
+import pyarrow as pa
+
 from disco.records.errors import FileFormatError
-from disco.records.table_format import TableFormat
-from disco.records.tables import SCHEMAS
+from disco.records.tables import MOST_COLUMNS, SCHEMAS, TableFormat
 
 
 def matched_columns(table: str, given: Sequence[str], *, written: TableFormat, file: str) -> dict[str, str]:
@@ -63,3 +69,36 @@ def _found(ours: str, name: str, given: Sequence[str], *, table: str, file: str)
     fix = f"Did you mean {plain[near[0]]}?" if near else "Correct the setting, or remove that line."
     expected = f"the column that `columns.{table}.{ours}` in disco.yaml names"
     raise FileFormatError(file, found=found, expected=expected, fix=fix)
+
+
+# ---- what Arrow and the operating system say about a file, as errors that a person can act on
+
+
+def refuse_doubled(file: str, names: Sequence[str]) -> None:
+    """No reader can tell two columns of one name apart."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            fix = "Remove or rename the others."
+            raise FileFormatError(file, found=f"{count} columns named {name!r:.80}", expected="one", fix=fix)
+
+
+def too_many_columns(file: str, found: str) -> FileFormatError:
+    """The refusal of a file, whatever its kind; found: how many it has."""
+    fix = "Leave out the columns that are not needed."
+    return FileFormatError(file, found=f"{found} columns", expected=f"at most {MOST_COLUMNS:,}", fix=fix)
+
+
+def too_many_rows(file: str, found: str, most: int) -> FileFormatError:
+    """The refusal of a file of which so many rows are read at once."""
+    fix = "Cut it into several files, or leave rows out."
+    return FileFormatError(file, found=found, expected=f"at most {most:,}", fix=fix)
+
+
+@contextmanager
+def readable(file: str, *, expected: str, fix: str) -> Iterator[None]:
+    """The body reads `file`; whatever goes wrong there becomes a FileFormatError."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        reason = " ".join(str(error).split())
+        raise FileFormatError(file, found=reason[:200], expected=expected, fix=fix) from error

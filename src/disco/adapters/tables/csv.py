@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from disco.adapters.tables.columns import matched_columns
-from disco.adapters.tables.file_errors import readable, refuse_doubled, too_many_columns, too_many_rows
+from disco.adapters.tables.columns import matched_columns, readable, refuse_doubled, too_many_columns, too_many_rows
 from disco.adapters.tables.notation import (
     NUMBERS,
     TIMES,
@@ -29,12 +28,19 @@ from disco.adapters.tables.notation import (
     point_groups,
 )
 from disco.records.arrays import Integers
+from disco.records.cells import plain_text
 from disco.records.errors import FileFormatError, Problem
-from disco.records.table_format import DELIMITERS, PLAIN, TableFormat
-from disco.records.tables import LONGEST_HEADER_BYTES, MOST_COLUMNS, MOST_RAGGED_ROWS, SCHEMAS, Kind
-from disco.records.validation import typed_table
-from disco.records.validation.cells import plain_text
-from disco.records.validation.checker import named_in_file
+from disco.records.table_rules import named_in_file, typed_table
+from disco.records.tables import (
+    DELIMITERS,
+    LONGEST_HEADER_BYTES,
+    MOST_COLUMNS,
+    MOST_RAGGED_ROWS,
+    PLAIN,
+    SCHEMAS,
+    Kind,
+    TableFormat,
+)
 
 _EXPECTED = "a CSV file with a header line"
 _FIX = "Export it again as CSV (UTF-8)."

@@ -1,18 +1,22 @@
 """A folder with TABLE.parquet, TABLE.csv, or TABLE/ (parts of Parquet) for each table."""
 
+import os
+import shutil
 from contextlib import suppress
+from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from disco.adapters.tables.csv import CsvSource
-from disco.adapters.tables.file_errors import readable
-from disco.adapters.tables.parquet import ParquetSource
-from disco.records.errors import InputError, Problem
-from disco.records.table_format import PLAIN, TableFormat
-from disco.records.tables import SCHEMAS
+from disco.adapters.tables.columns import readable
+from disco.adapters.tables.csv import CsvSource, check_lines
+from disco.adapters.tables.parquet import ParquetSource, check_sizes
+from disco.records.errors import InputError, Problem, TableError
+from disco.records.files import private_folder, temporary_folder, written_whole
+from disco.records.tables import PLAIN, SCHEMAS, TableFormat
+from disco.records.validation import TablesReport, validate
 
 
 class FolderTables:
@@ -110,3 +114,50 @@ def _example() -> str:
     return (
         f"Expected files are TABLE.parquet or TABLE.csv, for {', '.join(SCHEMAS)}; `disco init SHOP/` writes examples."
     )
+
+
+# ---- a file that was sent to the service: its columns and rows are counted before anything reads it
+
+
+def check_sent(path: Path, *, most_rows: int, file: str = "body") -> None:
+    """Refuse a file of more rows; its columns are counted by whoever reads it. file: what messages call it.
+
+    Whoever runs the machine may put larger files into the shop's folder, and read them by the command line.
+    """
+    if path.suffix.lower() == ".csv":
+        check_lines(file, path, most_rows=most_rows)
+        return
+    with readable(file, expected="a complete Parquet file", fix="Write the file again."):
+        check_sizes(file, path, most_rows=most_rows)
+
+
+# ---- a new file for one of a shop's tables: judged beside the others, then put in the place of the old one
+
+
+def replace_table(folder: Path, name: str, file: Path, *, written: TableFormat, as_of: date) -> TablesReport:
+    """Let this file be the table; TableError with every problem where it cannot be, and the old one stays.
+
+    file: ends in .parquet or .csv. Problems of other tables that were there before are no reason to refuse it; what
+    refers to rows that are gone now is reported by the next `validate`.
+    """
+    with temporary_folder("table") as scratch:
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.name.split(".")[0] in SCHEMAS and path.name.split(".")[0] != name:
+                (scratch / path.name).symlink_to(path.resolve())
+        (scratch / f"{name}{file.suffix}").symlink_to(file.resolve())
+        tables = FolderTables(scratch, written=written)
+        report = validate([tables.source(one) for one in tables.names()], as_of=as_of)
+    ours = tuple(problem for problem in report.problems if Path(problem.file).name.split(".")[0] == name)
+    if ours:
+        raise TableError(f"The table {name} was not replaced:", ours)
+    private_folder(folder)
+    target = folder / f"{name}{file.suffix}"
+    with written_whole(target) as partial:
+        shutil.copyfile(file, partial)
+    for other in (f"{name}.parquet", f"{name}.csv", name):  # of another kind; the same table must not be there twice
+        path = folder / other
+        if path != target and path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path != target and os.path.lexists(path):
+            path.unlink()
+    return TablesReport({name: report.rows[name]}, (), report.warnings)

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.records.arrays import Flags
-from disco.records.table_format import CsvFormat, split_dates
-from disco.records.tables import Kind
-from disco.records.validation.cells import flags
+from disco.records.cells import flags
+from disco.records.tables import CsvFormat, Kind, split_dates
 from disco.records.wording import MONTHS
 
 NUMBERS = (Kind.MONEY, Kind.DEPTH, Kind.COUNT)

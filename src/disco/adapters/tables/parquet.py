@@ -10,10 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from disco.adapters.tables.columns import matched_columns
-from disco.adapters.tables.file_errors import readable, refuse_doubled, too_many_columns, too_many_rows
+from disco.adapters.tables.columns import matched_columns, readable, refuse_doubled, too_many_columns, too_many_rows
 from disco.records.errors import FileFormatError, Problem
-from disco.records.table_format import PLAIN, TableFormat
+from disco.records.table_rules import named_in_file
 from disco.records.tables import (
     FEWEST_GROUP_ROWS,
     LARGEST_COLUMN_BYTES,
@@ -21,9 +20,10 @@ from disco.records.tables import (
     LARGEST_OUTCOMES_BYTES,
     MOST_COLUMNS,
     MOST_ROWS,
+    PLAIN,
     SCHEMAS,
+    TableFormat,
 )
-from disco.records.validation.checker import named_in_file
 
 _EXPECTED = "a complete Parquet file"
 _FIX = "Write or copy the file again."

@@ -10,14 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import sqlalchemy as sa
 
-from disco.adapters.tables.columns import matched_columns
-from disco.adapters.tables.file_errors import refuse_doubled, too_many_columns
+from disco.adapters.tables.columns import matched_columns, refuse_doubled, too_many_columns
 from disco.records.errors import InputError, MissingPartError, Problem
-from disco.records.private import temporary_folder
-from disco.records.table_format import PLAIN, TableFormat
-from disco.records.tables import MOST_COLUMNS, SCHEMAS
-from disco.records.validation import typed_table
-from disco.records.validation.checker import named_in_file
+from disco.records.files import temporary_folder
+from disco.records.table_rules import named_in_file, typed_table
+from disco.records.tables import MOST_COLUMNS, PLAIN, SCHEMAS, TableFormat
 
 _ROWS_PER_FETCH = 50_000
 # of a transaction that reads; SQLite's driver would commit `WITH … DELETE` by itself

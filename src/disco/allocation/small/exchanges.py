@@ -23,7 +23,7 @@ from disco.allocation.limits import Tree
 from disco.allocation.small.options import OptionTable, Prices, hashes
 from disco.records.arrays import Array
 from disco.records.compiled import njit
-from disco.records.identity_kernels import mix
+from disco.records.identity import mix
 
 # How exchanges are listed. Decision 135 has what these mechanisms buy, and which of the numbers were measured alone.
 _GROUPS = 4  # lists that are joined two by two

@@ -52,7 +52,7 @@ def ab(
 
     Several arms and metrics are adjusted for by Holm's method. A CSV file is read as the settings of the shop say.
     """
-    from disco.adapters.tables.experiment_file import read_experiment_file
+    from disco.adapters.tables.single_files import read_experiment_file
     from disco.entrypoints.python import Shop
     from disco.operations.experiment import parse_metric, read_experiment
     from disco.records.errors import InputError

@@ -37,9 +37,9 @@ def belief(
 
 
 def _text(found: "LearnedBelief") -> str:
-    from disco.records.currency import read_currency
     from disco.records.depths import depth_percent
     from disco.records.estimate import Estimate
+    from disco.records.money import read_currency
     from disco.reports.formats import Count, Money, Percent
     from disco.reports.table import Column, Table
 

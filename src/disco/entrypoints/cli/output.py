@@ -20,7 +20,7 @@ import typer
 
 from disco.records.errors import DiscoError, InputError, PlanError, ReportError, TableError, UsageError
 from disco.records.locale import FIRST_YEAR, LAST_YEAR
-from disco.records.quoting import escaped, one_line
+from disco.records.refusals import escaped, one_line
 
 if TYPE_CHECKING:
     from disco.entrypoints.python import Shop

@@ -114,8 +114,8 @@ def _review(here: "Shop", verb: str, names: list[str], *, by: list[str], as_json
 
 
 def _review_text(review: "PlanReview") -> str:
-    from disco.records.currency import read_currency
     from disco.records.depths import depth_percent
+    from disco.records.money import read_currency
     from disco.reports.formats import Count, Money
     from disco.reports.table import Column, Table
 
@@ -145,8 +145,8 @@ def _review_text(review: "PlanReview") -> str:
 
 
 def _difference_text(found: "PlanDifference") -> str:
-    from disco.records.currency import read_currency
     from disco.records.depths import depth_percent
+    from disco.records.money import read_currency
     from disco.reports.formats import Count, Money
     from disco.reports.table import Column, Table
 
@@ -254,7 +254,7 @@ def _left_out(plan: "Plan", left_out: "Mapping[str, int]") -> str:
 
 def _budget(planned: "PlanResult") -> str:
     from disco.operations.plan_warnings import overspend_words
-    from disco.records.currency import read_currency
+    from disco.records.money import read_currency
     from disco.reports.formats import Money
 
     plan, money = planned.planned.plan, Money(read_currency(planned.currency), full=True).text
@@ -295,7 +295,7 @@ def _arms(planned: "PlanResult") -> "Table":
 
 
 def _money(planned: "PlanResult") -> "Table":
-    from disco.records.currency import read_currency
+    from disco.records.money import read_currency
     from disco.reports.formats import Money
     from disco.reports.table import Column, Table
 

@@ -133,7 +133,7 @@ def _campaigns_text(found: "CampaignList") -> str:
 
 
 def _campaigns_table(listed: "Sequence[CampaignEntry]") -> "Table":
-    from disco.records.life import Disposition
+    from disco.records.campaign_records import Disposition
     from disco.reports.formats import Count
     from disco.reports.table import Column, Table
 
@@ -166,8 +166,8 @@ def _day_or_minute(when: date | datetime) -> str:
 
 
 def _campaign_text(found: "CampaignEntry") -> str:
+    from disco.records.campaign_records import Disposition
     from disco.records.depths import depth_percent
-    from disco.records.life import Disposition
     from disco.reports.formats import Count
     from disco.reports.table import Column, Table
 

@@ -183,7 +183,7 @@ def _read_codes(path: Path, locale: Locale) -> "pa.Table":
     """The codes as a table, typed as the table `codes` is; further columns of a CSV stay text."""
     from disco.adapters.tables.csv import CsvSource
     from disco.adapters.tables.parquet import ParquetSource
-    from disco.records.table_format import TableFormat
+    from disco.records.tables import TableFormat
 
     if not path.is_file():
         raise InputError(str(path), found="no such file", expected="a Parquet or CSV file of codes")

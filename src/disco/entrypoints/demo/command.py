@@ -13,8 +13,7 @@ from disco.entrypoints.demo.loop import DemoResult, Progress, code_secret, run_d
 from disco.entrypoints.demo.report import campaign_table, demo_json, demo_report, headline, learning_words
 from disco.entrypoints.demo.shop import ARTEFACTS, DATABASE, NETWORK, SETTINGS, TABLES, complete_shop
 from disco.records.errors import InputError
-from disco.records.files import written_whole
-from disco.records.private import private_folder, temporary_folder, unfinished_folder
+from disco.records.files import private_folder, temporary_folder, unfinished_folder, written_whole
 from disco.reports.formats import percent
 from disco.reports.table import Table
 

@@ -31,8 +31,8 @@ from disco.operations.what_if import (
     reachable,
     solve,
 )
+from disco.records.campaign_records import PlanRecord
 from disco.records.errors import DefectError, DiscoError
-from disco.records.life import PlanRecord
 from disco.records.plan import Plan
 from disco.reports.planner import (
     LimitsDifference,

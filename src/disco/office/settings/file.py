@@ -14,9 +14,8 @@ from disco.adapters.config import FILE, ShopSettings, load_settings
 from disco.office.approvals.use_cases import read_approval, set_approval
 from disco.office.audit.use_cases import note_file
 from disco.records.errors import InputError, PlanError, StateError
-from disco.records.files import written_whole
+from disco.records.files import temporary_folder, written_whole
 from disco.records.people import ApprovalRule
-from disco.records.private import temporary_folder
 
 if TYPE_CHECKING:
     from disco.adapters.shop import ShopFolder

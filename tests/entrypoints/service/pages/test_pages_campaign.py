@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages.campaign import health_of
 from disco.operations.overview import CampaignProgress, NextStep, campaign_overview
+from disco.records.campaign_records import Disposition, Phase
 from disco.records.errors import NotFoundError
-from disco.records.life import Disposition, Phase
 from disco.records.people import Role
 from disco.web.header import campaign_address, campaign_header, draft_header, header_of
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from planning_drafts import PLAN, drafted
 
-from disco.records.currency import GBP
+from disco.records.money import GBP
 from disco.reports.formats import Money
 
 

@@ -11,10 +11,10 @@ from disco.entrypoints.python import Shop
 from disco.entrypoints.service.shop_of import ShopOf, readings_of
 from disco.operations.overview import CampaignOverview
 from disco.operations.plan_warnings import warning_as_sentence, warning_in_brief
+from disco.records.campaign_records import Disposition, Phase
 from disco.records.decisions import Arm
 from disco.records.errors import NotFoundError
 from disco.records.estimate import Estimate
-from disco.records.life import Disposition, Phase
 from disco.records.wording import count, counted, local_text, money, percent
 from disco.records.wording import date as day_text
 from disco.reports.charts import Axis, BarChart, Bars

@@ -12,8 +12,8 @@ from disco.entrypoints.service.shop_of import ShopOf, readings_of
 from disco.office.approvals.use_cases import WaitingPlan, waiting_plans
 from disco.office.drafts.use_cases import list_drafts
 from disco.operations.overview import CampaignOverview, NextStep, campaign_names
+from disco.records.campaign_records import Phase
 from disco.records.jobs import Draft
-from disco.records.life import Phase
 from disco.records.locale import Locale
 from disco.records.wording import counted, local_text, money, short_date, validity
 from disco.records.wording import date as day_text

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query, Request, Response
 from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.explain import Explanation
 from disco.operations.overview import DecisionCounts, Division, decision_counts
-from disco.records.currency import read_currency
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError
+from disco.records.money import read_currency
 from disco.records.wording import count, counted, percent
 from disco.reports.charts import Axis, BarChart, Bars
 from disco.reports.formats import Count, Money, Percent

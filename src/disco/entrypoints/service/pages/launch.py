@@ -14,8 +14,8 @@ from disco.entrypoints.worker import prepare_later
 from disco.office.drafts.use_cases import list_drafts
 from disco.operations.approvals import PlanApproval, plan_approval
 from disco.operations.review import LaunchCheck, LaunchChecks, launch_checks, plan_to_compare
+from disco.records.campaign_records import PlanRecord
 from disco.records.errors import DiscoError
-from disco.records.life import PlanRecord
 from disco.records.wording import counted
 from disco.reports.formats import Money
 from disco.reports.planner import LimitsDifference, difference_from, group_table

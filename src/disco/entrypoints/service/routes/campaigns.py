@@ -237,7 +237,7 @@ async def outcomes(
 
         def ingested() -> Ingested:
             if kind != JSON:
-                from disco.adapters.tables.sent import check_sent
+                from disco.adapters.tables.folder import check_sent
 
                 check_sent(file, most_rows=MOST_SENT_OUTCOMES)
             given: Any = _rows(file) if kind == JSON else file

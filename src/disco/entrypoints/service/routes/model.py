@@ -14,7 +14,7 @@ from disco.operations.experiment import PowerResult
 from disco.operations.learned import LearnedBelief
 from disco.operations.offline import AllocationSummary
 from disco.records.errors import DiscoError, FileFormatError, InfeasibleError, InputError
-from disco.records.private import temporary_folder
+from disco.records.files import temporary_folder
 from disco.web.reading import RequestBody, read_json, uploaded
 from disco.web.replies import (
     BINARY,

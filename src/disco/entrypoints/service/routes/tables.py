@@ -75,7 +75,7 @@ async def put_table(shop: ShopOf, request: Request, name: TableName) -> Response
         def replaced() -> TableState:
             if kind == JSON:
                 return _pointed(shop, request, name, file)
-            from disco.adapters.tables.sent import check_sent
+            from disco.adapters.tables.folder import check_sent
 
             check_sent(file, most_rows=MOST_SENT_ROWS)
             return replace_by(shop, name, file)

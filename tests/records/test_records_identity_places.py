@@ -4,8 +4,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disco.records import matching
-from disco.records.matching import places_by_key, places_in
+from disco.records import identity
+from disco.records.identity import places_by_key, places_in
 
 texts = st.lists(st.one_of(st.none(), st.sampled_from(["a", "b", "", "ключ", "ab"]), st.text(max_size=3)), max_size=30)
 
@@ -22,8 +22,8 @@ def test_keys_and_arrow_find_the_first_place_of_every_text(asked, among):
 
 
 def test_two_texts_of_one_key_are_not_mistaken(monkeypatch):
-    keys = matching.customer_keys
-    monkeypatch.setattr(matching, "customer_keys", lambda column: keys(column) % 3)
+    keys = identity.customer_keys
+    monkeypatch.setattr(identity, "customer_keys", lambda column: keys(column) % 3)
     asked, among = ([f"{start}{n}" for n in range(20)] for start in ("a", "a1"))
     found = places_by_key(pa.array(asked), pa.array([*among, *asked[5:]]))
     assert found.to_pylist() == plainly(asked, [*among, *asked[5:]])

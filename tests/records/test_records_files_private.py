@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from disco.records.errors import InputError
-from disco.records.files import written_whole
-from disco.records.private import (
+from disco.records.files import (
     new_file_mode,
     private_folder,
     sweep_temporary,
@@ -22,6 +21,7 @@ from disco.records.private import (
     temporary_folder,
     unfinished_file,
     unfinished_folder,
+    written_whole,
 )
 
 
@@ -94,7 +94,7 @@ def test_temporary_folders_lie_in_one_private_folder_and_go_away(temporary: Path
 
 def test_the_next_temporary_folder_sweeps_those_of_killed_processes(temporary: Path) -> None:
     killed(
-        "from disco.records.private import temporary_folder\n"
+        "from disco.records.files import temporary_folder\n"
         "with temporary_folder('spill') as folder:\n"
         "    (folder / 'rows').write_text('a customer')\n"
         "    print('ready', flush=True); input()"
@@ -138,7 +138,7 @@ def test_the_next_file_sweeps_unfinished_ones_of_killed_writers(tmp_path: Path) 
 def test_the_next_folder_sweeps_unfinished_ones_of_killed_writers(tmp_path: Path, umask: int) -> None:
     killed(
         "from pathlib import Path\n"
-        "from disco.records.private import unfinished_folder\n"
+        "from disco.records.files import unfinished_folder\n"
         f"with unfinished_folder(Path({str(tmp_path)!r})) as folder:\n"
         "    (folder / 'rows').write_text('half a customer')\n"
         "    print('ready', flush=True); input()"
@@ -160,7 +160,7 @@ def test_folders_are_made_aside_in_one_way() -> None:
     """Whoever makes a folder with `tempfile` leaves it for ever when the process is killed."""
     source = Path(__file__).parents[2] / "src"
     makers = [path for path in source.rglob("*.py") if re.search(r"mkdtemp|TemporaryDirectory", path.read_text())]
-    assert [path.name for path in makers] == ["private.py"]
+    assert [path.name for path in makers] == ["files.py"]
 
 
 def test_a_temporary_folder_that_somebody_planted_is_refused(temporary: Path, tmp_path: Path) -> None:

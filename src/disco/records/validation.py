@@ -15,21 +15,24 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from disco.records.arrays import Flags, Integers, Keys
+from disco.records.cells import Cells, cell_texts, flags, shown
 from disco.records.errors import InputError, Problem, TableError
+from disco.records.id_list import near_ids
 from disco.records.money import from_minor_units
-from disco.records.suggestions import near_ids
-from disco.records.tables import SCHEMAS, ColumnSchema, Kind, Reference, TableSchema, Within
-from disco.records.validation.cells import Cells, cell_texts, flags, shown
-from disco.records.validation.checker import (
+from disco.records.table_rules import (
+    DAY_MICROSECONDS,
     CheckedBatch,
     Fault,
     Findings,
     Source,
+    cell_rules,
     check_batch,
     further_column,
+    is_before,
+    rules_of,
     usable_columns,
 )
-from disco.records.validation.rules import DAY_MICROSECONDS, cell_rules, is_before, rules_of
+from disco.records.tables import SCHEMAS, ColumnSchema, Kind, Reference, TableSchema, Within
 
 
 @dataclass(slots=True)
@@ -210,7 +213,7 @@ def validate(sources: Iterable[Source], *, as_of: date | None, relations: bool =
 
     `relations=False` leaves out keys and references, for a part of a table whose other part is elsewhere.
 
-    >>> from disco.records.validation import TableSource
+    >>> from disco.records.table_rules import TableSource
     >>> customers = pa.table({"customer_id": [7, 7], "joined_on": pa.array([date(2026, 1, 1), None])})
     >>> report = validate([TableSource("customers", customers, "customers.parquet")], as_of=date(2026, 3, 1))
     >>> for problem in report.problems:

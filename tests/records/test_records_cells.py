@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disco.records.cells import parse_text
 from disco.records.tables import Kind
-from disco.records.validation.cells import parse_text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disco.records.errors import InputError, PlanError, Problem
-from disco.records.quoting import MOST_QUOTED, escaped, one_line, quoted, shortened
+from disco.records.refusals import MOST_QUOTED, escaped, one_line, quoted, shortened
 
 ANY_TEXT = st.text(st.characters(codec=None))
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from disco.records.arrays import Matrix
+    from disco.records.arrow_tables import TableRows
     from disco.records.plan_summary import PlanSummary, Solution
-    from disco.records.table_rows import TableRows
 
 
 GRACE_DAYS = 2  # an order of the last day may be reported a little later

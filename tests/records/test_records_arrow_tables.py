@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disco.records.content import content_hash
+from disco.records.arrow_tables import content_hash
 
 TABLE = pa.table(
     {

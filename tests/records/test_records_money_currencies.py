@@ -4,10 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.records.currency import GBP, read_currency
 from disco.records.errors import InputError
-from disco.records.money import from_minor_units, minor_units
-from disco.records.validation import check_rows
+from disco.records.money import GBP, from_minor_units, minor_units, read_currency
+from disco.records.table_rules import check_rows
 from disco.records.wording import money
 
 
