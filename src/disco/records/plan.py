@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -26,7 +25,7 @@ from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError, PlanError, Problem
 from disco.records.locale import FIRST_YEAR, LAST_YEAR
 from disco.records.money import Currency
-from disco.records.refusals import as_given, expected_of
+from disco.records.refusals import as_given, did_you_mean, expected_of
 
 _MOST_CUSTOMERS = 10**12  # more than there are people, and no sum of limits overflows
 _MOST_DAYS = 3660
@@ -583,8 +582,7 @@ def _problem(detail: Any, file: str) -> Problem:
         return Problem("missing", place, "", "nothing", "a value", f"Add `{key}:` to the plan.")
     if detail["type"] == "extra_forbidden":
         known = _keys_beside(keys)
-        near = get_close_matches(str(keys[-1]), known, n=1)
-        fix = f"Did you mean {near[0]}?" if near else "Remove it."
+        fix = did_you_mean(str(keys[-1]), known) or "Remove it."
         return Problem("unknown", place, "", f"the unknown key {keys[-1]}", f"one of {', '.join(known)}", fix)
     if not key and not isinstance(detail["input"], Mapping):
         return Problem(

@@ -3,7 +3,7 @@
 import re
 import reprlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -11,6 +11,7 @@ from typing import Any
 
 
 MOST_QUOTED = 200  # characters of one value in a message
+_MOST_LISTED = 12
 
 # C0 controls, DEL, C1 controls, marks of direction and of invisible width, line separators, bytes that were no UTF-8
 _DRIVING = (
@@ -135,3 +136,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     plain = {other.strip().casefold(): other for other in known}
     near = get_close_matches(name.strip().casefold(), plain, n=1)
     return f"Did you mean {plain[near[0]]}?" if near else None
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first dozen of the names that there are.
+
+    >>> listed(["a", "b"]), listed(list("abcdefghijklmn"))
+    ('a, b', 'a, b, c, d, e, f, g, h, i, j, k, l…')
+    """
+    return ", ".join(names[:_MOST_LISTED]) + ("…" if len(names) > _MOST_LISTED else "")

@@ -23,7 +23,7 @@ from disco.records.depths import EXPECTED_DEPTH, depth_advice
 from disco.records.errors import FileFormatError, Problem, TableError
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.money import Currency
-from disco.records.refusals import did_you_mean
+from disco.records.refusals import did_you_mean, listed
 from disco.records.tables import (
     END_DAY,
     FIRST_DAY,
@@ -472,8 +472,7 @@ def usable_columns(given: pa.Schema, schema: TableSchema, findings: Findings) ->
         name, count = column.name, given.names.count(column.name)
         if count == 0 and not column.optional:
             near = _nearest(name, unknown)
-            present = ", ".join(file_names(given)[:12]) + ("…" if len(given.names) > 12 else "")
-            found = f"no such column (the file has {present})"
+            found = f"no such column (the file has {listed(file_names(given))})"
             fix = (
                 f"Did you mean {near!r}? Rename it, or write" if near else "Add it, or say what yours is called: write"
             )

@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from difflib import get_close_matches
 from enum import StrEnum
 
 import pyarrow as pa
 
 from disco.records.errors import InputError
 from disco.records.locale import POUNDS_UTC, Locale
+from disco.records.refusals import did_you_mean
 
 
 class Kind(StrEnum):
@@ -375,13 +375,13 @@ def read_columns(columns: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mappi
     for table, names in columns.items():
         if table not in SCHEMAS:
             raise InputError(
-                "columns", found=table, expected=f"a table: {', '.join(SCHEMAS)}", fix=_did_you_mean(table, SCHEMAS)
+                "columns", found=table, expected=f"a table: {', '.join(SCHEMAS)}", fix=did_you_mean(table, SCHEMAS)
             )
         known = [column.name for column in SCHEMAS[table].columns]
         for ours in names:
             if ours not in known:
                 expected = f"a column of the table: {', '.join(known)}"
-                fix = _did_you_mean(ours, known)
+                fix = did_you_mean(ours, known)
                 if names[ours] in known:
                     fix = f"Write our name first: `{names[ours]}: {ours}`."
                 elif fix is None:
@@ -464,8 +464,3 @@ def read_encoding(encoding: str) -> str:
         expected = "the name of an encoding, such as utf-8, cp1252 (Excel in Western Europe) or utf-16"
         raise InputError("csv.encoding", found=repr(encoding), expected=expected) from None
     return str(codec.name)
-
-
-def _did_you_mean(name: str, known: "Mapping[str, object] | list[str]") -> str | None:
-    near = get_close_matches(name.lower(), list(known), n=1)
-    return f"Did you mean {near[0]}?" if near else None

@@ -6,11 +6,11 @@ A column is ours by the setting `columns`, or by its name, whatever its case.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 
 import pyarrow as pa
 
 from disco.records.errors import FileFormatError
+from disco.records.refusals import did_you_mean, listed
 from disco.records.tables import MOST_COLUMNS, SCHEMAS, TableFormat
 
 
@@ -60,13 +60,10 @@ def _found(ours: str, name: str, given: Sequence[str], *, table: str, file: str)
     named = alike(name, given)
     if len(named) == 1:
         return named[0]
-    present = ", ".join(given[:12]) + ("…" if len(given) > 12 else "")
-    found = f"no column {name} (the file has {present})"
+    found, meant = f"no column {name} (the file has {listed(given)})", did_you_mean(name, given)
     if named:
-        found = f"{' and '.join(named)}, which differ in their case only"
-    plain = {other.strip().casefold(): other for other in given}
-    near = [] if named else get_close_matches(name.casefold(), plain, n=1)
-    fix = f"Did you mean {plain[near[0]]}?" if near else "Correct the setting, or remove that line."
+        found, meant = f"{' and '.join(named)}, which differ in their case only", None
+    fix = meant or "Correct the setting, or remove that line."
     expected = f"the column that `columns.{table}.{ours}` in disco.yaml names"
     raise FileFormatError(file, found=found, expected=expected, fix=fix)
 

@@ -3,7 +3,6 @@
 import csv
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from io import StringIO
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from disco.adapters.tables.parquet import ParquetSource, check_sizes
 from disco.records.cells import READABLE, flags, is_accepted, is_bytes, is_text, parse_text, plain_text, shown
 from disco.records.errors import FileFormatError, InputError, Problem, TableError
 from disco.records.id_list import IdList
+from disco.records.refusals import did_you_mean, listed
 from disco.records.table_rules import check_columns, file_names
 from disco.records.tables import CELLS, MOST_OUTCOMES, PLAIN, ROWS, SCHEMAS, Kind, TableFormat
 
@@ -236,10 +236,8 @@ def _cell(place: _Place, name: str, row: int) -> str:
 
 
 def _absent(file: str, name: str, there: Sequence[str]) -> FileFormatError:
-    near = get_close_matches(name, there, n=1)
-    some = ", ".join(there[:12]) + ("…" if len(there) > 12 else "")
-    fix = f"Did you mean {near[0]}?" if near else None
-    return FileFormatError(file, found=f"no column {name} (it has {some})", expected=f"a column {name}", fix=fix)
+    found, fix = f"no column {name} (it has {listed(there)})", did_you_mean(name, there)
+    return FileFormatError(file, found=found, expected=f"a column {name}", fix=fix)
 
 
 # ---- a list of customers: one column of ids, with or without a header; or a table with a column customer_id

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import date, datetime
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import sqlalchemy as sa
 from disco.adapters.tables.columns import matched_columns, refuse_doubled, too_many_columns
 from disco.records.errors import InputError, MissingPartError, Problem
 from disco.records.files import temporary_folder
+from disco.records.refusals import did_you_mean
 from disco.records.table_rules import named_in_file, typed_table
 from disco.records.tables import MOST_COLUMNS, PLAIN, SCHEMAS, TableFormat
 
@@ -76,9 +76,8 @@ class SqlTables:
         self._written, self.locale = written, written.locale
         for name in queries or ():
             if name not in SCHEMAS:
-                near = get_close_matches(name, SCHEMAS, n=1)
-                fix = f"Did you mean {near[0]}?" if near else None
-                raise InputError("queries", found=name, expected=f"one of {', '.join(SCHEMAS)}", fix=fix)
+                expected = f"one of {', '.join(SCHEMAS)}"
+                raise InputError("queries", found=name, expected=expected, fix=did_you_mean(name, SCHEMAS))
         try:
             parsed = sa.make_url(url)
             if parsed.drivername in ("postgresql", "postgres"):
