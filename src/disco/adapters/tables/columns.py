@@ -3,14 +3,17 @@
 A column is ours by the setting `columns`, or by its name, whatever its case.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import pyarrow as pa
 
-from disco.records.errors import FileFormatError
+from disco.records.errors import FileFormatError, Problem
 from disco.records.refusals import did_you_mean, listed
+from disco.records.table_rules import named_in_file
 from disco.records.tables import MOST_COLUMNS, SCHEMAS, TableFormat
 
 
@@ -47,6 +50,46 @@ def matched_columns(table: str, given: Sequence[str], *, written: TableFormat, f
             theirs[named[0]] = column.name
     taken = set(own_names)
     return {theirs.get(name, name): name for name in given if name in theirs or name not in taken}
+
+
+class NamedSource(ABC):
+    """A table whose columns may have the shop's own names: what `table_rules.Source` asks of every reader alike."""
+
+    has_bytes = False
+
+    def __init__(self, name: str, *, file: str, written: TableFormat) -> None:
+        self.name, self.file = name, file
+        self._written, self.locale = written, written.locale
+
+    @property
+    @abstractmethod
+    def _given(self) -> pa.Schema:
+        """The columns as they are called where they come from."""
+
+    @cached_property
+    def _columns(self) -> dict[str, str]:
+        """Our name → the file's."""
+        names = self._given.names
+        refuse_doubled(self.file, names)
+        return matched_columns(self.name, names, written=self._written, file=self.file)
+
+    def schema(self) -> pa.Schema:
+        columns = self._columns.items()  # first: two columns of one name have no field by that name
+        return pa.schema([named_in_file(self._given.field(theirs).with_name(ours), theirs) for ours, theirs in columns])
+
+    def notes(self) -> tuple[str, ...]:
+        """What was found in the file without being told."""
+        own = self._written.own_names(self.name)
+        other = [f"{theirs} is {ours}" for ours, theirs in self._columns.items() if ours != theirs and ours not in own]
+        return (f"{self.file}: {', '.join(other)}",) if other else ()
+
+    def problems(self) -> tuple[Problem, ...]:
+        """What reading has found; nothing where rows cannot be ragged."""
+        return ()
+
+    def advice(self, column: str, kind: str) -> str | None:
+        """What to do about a problem, where a setting may solve it: none is about other files than CSV."""
+        return None
 
 
 def alike(name: str, given: Sequence[str]) -> list[str]:

@@ -18,7 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from disco.adapters.tables.columns import matched_columns, readable, refuse_doubled, too_many_columns, too_many_rows
+from disco.adapters.tables.columns import (
+    NamedSource,
+    readable,
+    too_many_columns,
+    too_many_rows,
+)
 from disco.adapters.tables.notation import (
     NUMBERS,
     TIMES,
@@ -30,7 +35,7 @@ from disco.adapters.tables.notation import (
 from disco.records.arrays import Integers
 from disco.records.cells import plain_text
 from disco.records.errors import FileFormatError, Problem
-from disco.records.table_rules import named_in_file, typed_table
+from disco.records.table_rules import typed_table
 from disco.records.tables import (
     DELIMITERS,
     LONGEST_HEADER_BYTES,
@@ -49,14 +54,14 @@ _EMPTY_LINES = (b"\n\n", b"\n\r\n", b"\r\r", b"\n\0\n", b"\n\0\r\0\n")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-class CsvSource:
+class CsvSource(NamedSource):
     """Rows with too many or too few cells are set aside, counted and reported."""
 
     has_bytes = True
 
     def __init__(self, name: str, *, file: str, path: Path, written: TableFormat = PLAIN) -> None:
-        self.name, self.file = name, file
-        self._path, self._written, self.locale = path, written, written.locale
+        super().__init__(name, file=file, written=written)
+        self._path = path
         self._ragged: list[pa.csv.InvalidRow] = []
         self._point_groups: dict[str, _PointGroups] = {}
         self._kinds = {column.name: column.kind for column in SCHEMAS[name].columns}
@@ -102,31 +107,20 @@ class CsvSource:
         return there[0] if there else ","
 
     @cached_property
-    def _columns(self) -> dict[str, str]:
-        """Our name → the file's."""
+    def _given(self) -> pa.Schema:
         expected = f"a CSV file in {self.encoding.upper()} with a header line"
         check_header(self.file, self._path, delimiter=self.delimiter, encoding=self.encoding)
         ragged: list[pa.csv.InvalidRow] = []
         with _ragged_counted(self.file, ragged), readable(self.file, expected=expected, fix=_FIX):
-            names = self._open(ragged).schema.names
-        refuse_doubled(self.file, names)
-        return matched_columns(self.name, names, written=self._written, file=self.file)
-
-    def schema(self) -> pa.Schema:
-        return pa.schema([named_in_file(pa.field(ours, pa.string()), name) for ours, name in self._columns.items()])
+            return pa.schema([(name, pa.string()) for name in self._open(ragged).schema.names])
 
     def notes(self) -> tuple[str, ...]:
-        """What was found in the file without being told."""
         notes = []
         if self._written.csv.delimiter is None and self.delimiter != ",":
             notes.append(f"{self.file}: columns are separated by {DELIMITERS[self.delimiter]}")
         if self._written.csv.encoding is None and self.encoding != "utf-8":
             notes.append(f"{self.file}: text is in {self.encoding.upper()}")
-        own = self._written.own_names(self.name)
-        other = [f"{theirs} is {ours}" for ours, theirs in self._columns.items() if ours != theirs and ours not in own]
-        if other:
-            notes.append(f"{self.file}: {', '.join(other)}")
-        return tuple(notes)
+        return (*notes, *super().notes())
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         theirs = [self._columns[name] for name in columns]
@@ -265,7 +259,6 @@ class CsvSource:
                 yield Problem("ambiguous_number", self.file, name, found, expected, fix, row=row, rows=group.rows)
 
     def advice(self, column: str, kind: str) -> str | None:
-        """What to do about a problem, where a setting may solve it."""
         if kind == "encoding" and self._written.csv.encoding is None:
             return "Save the file as UTF-8, or write `csv: {encoding: cp1252}` (Excel in Western Europe) in disco.yaml."
         declared, written = self._kinds.get(column, Kind.CHOICE), self._written.csv

@@ -10,9 +10,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from disco.adapters.tables.columns import matched_columns, readable, refuse_doubled, too_many_columns, too_many_rows
-from disco.records.errors import FileFormatError, Problem
-from disco.records.table_rules import named_in_file
+from disco.adapters.tables.columns import (
+    NamedSource,
+    readable,
+    refuse_doubled,
+    too_many_columns,
+    too_many_rows,
+)
+from disco.records.errors import FileFormatError
 from disco.records.tables import (
     FEWEST_GROUP_ROWS,
     LARGEST_COLUMN_BYTES,
@@ -29,10 +34,8 @@ _EXPECTED = "a complete Parquet file"
 _FIX = "Write or copy the file again."
 
 
-class ParquetSource:
+class ParquetSource(NamedSource):
     """Parts in the order of their names; a row's place is its part and the row there."""
-
-    has_bytes = False
 
     def __init__(
         self,
@@ -42,8 +45,8 @@ class ParquetSource:
         parts: Sequence[tuple[str, Path]],
         written: TableFormat = PLAIN,
     ) -> None:
-        self.name, self.file = name, file
-        self._parts, self._written, self.locale = tuple(parts), written, written.locale
+        super().__init__(name, file=file, written=written)
+        self._parts = tuple(parts)
 
     @cached_property
     def dataset(self) -> pads.Dataset:
@@ -85,26 +88,13 @@ class ParquetSource:
     def _rows(self) -> tuple[int, ...]:
         return tuple(fragment.count_rows() for fragment in self.dataset.get_fragments())
 
-    @cached_property
-    def _columns(self) -> dict[str, str]:
-        """Our name → the file's."""
-        return matched_columns(self.name, self.dataset.schema.names, written=self._written, file=self.file)
+    @property
+    def _given(self) -> pa.Schema:
+        return self.dataset.schema
 
     @property
     def _is_renamed(self) -> bool:
         return any(ours != theirs for ours, theirs in self._columns.items())
-
-    def schema(self) -> pa.Schema:
-        given = self.dataset.schema
-        return pa.schema(
-            [named_in_file(given.field(name).with_name(ours), name) for ours, name in self._columns.items()]
-        )
-
-    def notes(self) -> tuple[str, ...]:
-        """What was found in the file without being told."""
-        own = self._written.own_names(self.name)
-        other = [f"{theirs} is {ours}" for ours, theirs in self._columns.items() if ours != theirs and ours not in own]
-        return (f"{self.file}: {', '.join(other)}",) if other else ()
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         theirs = {ours: pc.field(self._columns[ours]) for ours in columns}
@@ -119,12 +109,6 @@ class ParquetSource:
                 return label, row + 1
             row -= rows
         raise IndexError(f"{self.file} has become shorter while it was read")
-
-    def problems(self) -> tuple[Problem, ...]:
-        return ()
-
-    def advice(self, column: str, kind: str) -> str | None:
-        return None
 
     def scan(self) -> pads.Dataset | pa.Table:
         """A dataset that streams; a table in memory where columns have names of their own, which a dataset keeps."""

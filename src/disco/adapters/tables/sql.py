@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import sqlalchemy as sa
 
-from disco.adapters.tables.columns import matched_columns, refuse_doubled, too_many_columns
+from disco.adapters.tables.columns import NamedSource, too_many_columns
 from disco.records.errors import InputError, MissingPartError, Problem
 from disco.records.files import temporary_folder
 from disco.records.refusals import did_you_mean
-from disco.records.table_rules import named_in_file, typed_table
+from disco.records.table_rules import typed_table
 from disco.records.tables import MOST_COLUMNS, PLAIN, SCHEMAS, TableFormat
 
 _ROWS_PER_FETCH = 50_000
@@ -21,25 +21,17 @@ _ROWS_PER_FETCH = 50_000
 _READ_ONLY = {"sqlite": "PRAGMA query_only = ON", "postgresql": "SET TRANSACTION READ ONLY"}
 
 
-class SqlSource:
+class SqlSource(NamedSource):
     """A query's rows as text, whatever types the database has; one snapshot, so that rows keep their numbers."""
 
-    has_bytes = False
-
     def __init__(self, name: str, *, file: str, spool: Path, written: TableFormat = PLAIN) -> None:
-        self.name, self.file = name, file
-        self._spool, self._written, self.locale = spool, written, written.locale
+        super().__init__(name, file=file, written=written)
+        self._spool = spool
 
     @cached_property
-    def _columns(self) -> dict[str, str]:
-        """Our name → the query's."""
+    def _given(self) -> pa.Schema:
         with pa.memory_map(str(self._spool)) as stream, pa.ipc.open_stream(stream) as reader:
-            names = reader.schema.names
-        refuse_doubled(self.file, names)
-        return matched_columns(self.name, names, written=self._written, file=self.file)
-
-    def schema(self) -> pa.Schema:
-        return pa.schema([named_in_file(pa.field(ours, pa.string()), name) for ours, name in self._columns.items()])
+            return reader.schema
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         theirs = [self._columns[name] for name in columns]
@@ -49,12 +41,6 @@ class SqlSource:
 
     def place(self, row: int) -> tuple[str, int]:
         return self.file, row + 1
-
-    def problems(self) -> tuple[Problem, ...]:
-        return ()
-
-    def advice(self, column: str, kind: str) -> str | None:
-        return None
 
     def scan(self) -> pa.Table:
         return typed_table(self)
