@@ -285,21 +285,6 @@ def test_what_is_expected_of_each_customer_is_their_own(scored_shop, head):
     assert kept.solution.engagement_head == head
 
 
-def test_a_plan_without_a_head_keeps_the_bytes_of_its_summary(shop):
-    text = shop.planned(shop.plan(policy=RANDOM)).record().summary.to_json()
-    assert {"head", "cost_factors"} & json.loads(text)["solution"].keys() == set()
-
-
-def test_plans_kept_with_a_factor_per_depth_still_say_that_spreads_differ(scored_shop, head):
-    made = scored_shop.planned(belief=replace(scored_shop.knowledge(), head=head)).record().summary
-    kept = json.loads(made.to_json())
-    kept["solution"].pop("spread_by_depth", None)
-    for factors, differ in (([1.01, 0.99], True), (None, False)):
-        former = {**kept, "solution": {**kept["solution"], **({} if factors is None else {"spread": factors})}}
-        read = PlanSummary.from_json(json.dumps(former, separators=(",", ":")))
-        assert read == replace(made, solution=replace(made.solution, spread_by_depth=differ))
-
-
 @pytest.mark.parametrize("budget", [None, 60.0])
 def test_every_decision_is_explained_by_the_figures_that_made_it(scored_shop, budget):
     plan = scored_shop.plan() if budget is None else scored_shop.plan(budget=budget)

@@ -538,18 +538,15 @@ def read_plan(
 
 def _impractical(plan: Plan, file: str, currency: Currency | None) -> list[Problem]:
     """Depths, amounts, days and seeds that must be mistakes. Refused in new plans only: kept ones stay readable."""
-    found = [
-        Problem(
-            "value",
-            f"{file}, depths",
-            "",
-            depth_label(depth),
-            f"a depth of at least {depth_label(_LEAST_DEPTH)}, which is 0.1% off",
-            "For customers without a discount, use `holdout`.",
-        )
-        for depth in plan.offered
-        if depth < _LEAST_DEPTH
-    ]
+    found: list[Problem] = []
+
+    def refuse(key: str, given: str, expected: str, fix: str) -> None:
+        found.append(Problem("value", f"{file}, {key}", "", given, expected, fix))
+
+    for depth in plan.offered:
+        if depth < _LEAST_DEPTH:
+            expected = f"a depth of at least {depth_label(_LEAST_DEPTH)}, which is 0.1% off"
+            refuse("depths", depth_label(depth), expected, "For customers without a discount, use `holdout`.")
     amounts = {
         "budget": plan.budget_amount,
         "conditions.minimum_basket": None if plan.conditions is None else plan.conditions.minimum_basket,
@@ -557,19 +554,15 @@ def _impractical(plan: Plan, file: str, currency: Currency | None) -> list[Probl
     for key, amount in amounts.items():
         if currency is not None and amount is not None and round(amount, currency.digits) != amount:
             expected = f"an amount in {currency.code}, whose smallest is {currency.smallest}"
-            found.append(Problem("value", f"{file}, {key}", "", f"{amount}", expected, "Round the amount."))
+            refuse(key, f"{amount}", expected, "Round the amount.")
     for key, day in {"customers.as_of": plan.customers.as_of, "valid.from": plan.valid.start}.items():
         if not FIRST_YEAR <= day.year <= LAST_YEAR:
-            expected = f"a day from {FIRST_YEAR} to {LAST_YEAR}"
-            found.append(Problem("value", f"{file}, {key}", "", str(day), expected, "Correct the plan."))
+            refuse(key, str(day), f"a day from {FIRST_YEAR} to {LAST_YEAR}", "Correct the plan.")
     if abs(plan.seed) > _MOST_SEED:
-        expected = "a whole number of at most 20 digits"
-        found.append(Problem("value", f"{file}, seed", "", as_given(plan.seed), expected, "Choose a shorter one."))
+        refuse("seed", as_given(plan.seed), "a whole number of at most 20 digits", "Choose a shorter one.")
     if len(plan.offered) > _MOST_DEPTHS:
-        fix = "Offer depths that customers can tell apart."
-        found.append(
-            Problem("value", f"{file}, depths", "", f"{len(plan.offered):,} depths", f"at most {_MOST_DEPTHS}", fix)
-        )
+        given, fix = f"{len(plan.offered):,} depths", "Offer depths that customers can tell apart."
+        refuse("depths", given, f"at most {_MOST_DEPTHS}", fix)
     return found
 
 

@@ -1,10 +1,8 @@
 """What a plan decided and expects, as it is kept and shown: the solve, and a forecast per arm."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +11,8 @@ from disco.records.decisions import Arm, Offer
 from disco.records.estimate import Estimate
 from disco.records.identity import name_key
 from disco.records.money import GBP
-from disco.records.result import DepthKey, Result
+from disco.records.result import DepthKey, Result, adapter
 from disco.records.score import EngagementHead
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,41 +225,10 @@ class PlanSummary:
     left_out: Mapping[str, int] | None = None  # by key (include, exclude, contact): eligible customers without decision
 
     def to_json(self) -> str:
-        # what is absent leaves the bytes as they were before it was known
-        absent: dict[str, Any] = {
-            name: True for name in ("overspend_chance", "left_out") if getattr(self, name) is None
-        }
-        solution = {
-            "segments": self.solution.segments is None,
-            "budget_factor": self.solution.budget_factor == 1.0,
-            "budget_share": self.solution.budget_share == 1.0,
-            "cost_factors": self.solution.cost_factors is None,
-            "spread_by_depth": not self.solution.spread_by_depth,
-            "head": self.solution.head is None,
-        }
-        absent["solution"] = {name for name, is_absent in solution.items() if is_absent}
-        one_factor = {"correction": {"log_factors", "log_covariance"}}
-        absent["arms"] = {
-            arm: one_factor
-            for arm, forecast in self.arms.items()
-            if forecast.correction is None or not forecast.correction.log_factors
-        }
-        text: bytes = _summary_adapter().dump_json(self, exclude=absent)
+        text: bytes = adapter(PlanSummary).dump_json(self)
         return text.decode()
 
     @classmethod
     def from_json(cls, text: str) -> "PlanSummary":
-        # plans kept before have the factor of each depth, which said no more than that spreads differ
-        if '"spread":[' in text:
-            kept = json.loads(text)
-            kept["solution"]["spread_by_depth"] = kept["solution"].pop("spread", None) is not None
-            text = json.dumps(kept)
-        read: PlanSummary = _summary_adapter().validate_json(text)
+        read: PlanSummary = adapter(PlanSummary).validate_json(text)
         return read
-
-
-@cache
-def _summary_adapter() -> "TypeAdapter[Any]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(PlanSummary)

@@ -90,12 +90,8 @@ class ColumnProfile:
             found = f"{fewer.shown} {how} a time zone, among times of the other sort"
             findings[name, "mixed_time_zones"] = Fault(found, _ONE_SORT, self._zone_fix(), fewer.row, fewer.rows)
         if 0 < self.words.rows <= self.integers.rows:
-            found, fix = (
-                f"{self.words.shown} among ids that are mostly integers",
-                "Correct the id, or give all ids one form.",
-            )
-            expected = "all ids integers, or all of another form"
-            findings[name, "mixed_ids"] = Fault(found, expected, fix, self.words.row, self.words.rows)
+            found = f"{self.words.shown} among ids that are mostly integers"
+            findings[name, "mixed_ids"] = Fault(found, *_ONE_FORM, self.words.row, self.words.rows)
 
 
 _FEWEST_CODED = 20  # orders with a code, to say something about all of them
