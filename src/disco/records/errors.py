@@ -1,40 +1,41 @@
 """Every error DISCO raises on purpose. Each says what was found, what was expected and what to do.
 
     DiscoError
-    ├── InputError (ValueError)      something handed in cannot be used; nothing was changed
-    │   ├── UsageError               the command line or call itself is wrong
-    │   ├── TableError               a table has problems: all of them, in `.problems`
-    │   ├── PlanError                a campaign plan or settings file has problems: all of them, in `.problems`
-    │   ├── LimitError               caps, floors, budget or segments cannot be read as limits
-    │   ├── FileFormatError          a model, evidence or artefact file is damaged or of another kind
-    │   ├── ForbiddenAddressError    a webhook leads to an address that it may not lead to
-    │   └── SignatureError           a webhook delivery is altered, too old, or not from us
-    ├── SchemaMismatchError          a context, model or table belongs to another schema
-    ├── IllConditionedError          a posterior cannot be computed to working accuracy; the reason is named
-    ├── InfeasibleError              limits contradict each other; `.conflicts` says which and by how much
-    ├── StateError                   the campaign is not in a state that allows this
-    │   ├── ApprovalError            a plan needs the approval of a second person
-    │   ├── ConflictError            another transaction changed the same rows at this moment; trying again will help
-    │   ├── NotFoundError            nothing is kept under the name or id that was given
-    │   ├── ReplyConflictError       an idempotency key was used for another request
-    │   ├── ReplyInProgressError     the request with this idempotency key is still being processed
-    │   ├── RevisionError            somebody else has changed it since it was read
-    │   ├── RevisionMissingError     a change has to say which revision it changes
-    │   ├── SealError                rows were changed by another program, so that nothing is built on them
-    │   ├── UpgradeError             the database is at another revision than this program
-    │   └── UnavailableError         the database cannot be reached at the moment; trying again may help
-    ├── AuthenticationError          nobody knows who calls: a key, session, password or link that is not valid
-    ├── RoleError                    the caller is known, and their role does not allow this
-    ├── ServiceError                 the service refused the request itself: unknown route, too large, too often
-    ├── IdentityProviderError        the identity provider cannot be reached, or answers with what cannot be used
-    ├── DeliveryError                a webhook's receiver did not answer with success; it is tried again
-    ├── MissingPartError             a library or system part is absent; says how to get it
-    ├── ReportError                  the work is done and kept, but what reports it could not be written
-    └── DefectError                  a defect of ours: an exception that nothing of ours expected
-        └── CertificateError         our own result failed its independent check, never ignored
+    ├── InputError (ValueError)
+    │   ├── UsageError
+    │   ├── TableError
+    │   ├── PlanError
+    │   ├── LimitError
+    │   ├── FileFormatError
+    │   ├── ForbiddenAddressError
+    │   └── SignatureError
+    ├── SchemaMismatchError
+    ├── IllConditionedError
+    ├── InfeasibleError
+    ├── StateError
+    │   ├── ApprovalError
+    │   ├── ConflictError
+    │   ├── NotFoundError
+    │   ├── ReplyConflictError
+    │   ├── ReplyInProgressError
+    │   ├── RevisionError
+    │   ├── RevisionMissingError
+    │   ├── SealError
+    │   ├── UpgradeError
+    │   └── UnavailableError
+    ├── AuthenticationError
+    ├── RoleError
+    ├── ServiceError
+    ├── IdentityProviderError
+    ├── DeliveryError
+    ├── MissingPartError
+    ├── ReportError
+    └── DefectError
+        └── CertificateError
 
-Each class carries the exit code of the command line, which never shows a traceback (DISCO_DEBUG=1: of a DefectError).
-Values in messages are cut (`MOST_QUOTED`), and what would drive a terminal is written out.
+What each means stands at its class, with the exit code of the command line, which never shows a traceback
+(DISCO_DEBUG=1: of a DefectError). Values in messages are cut (`MOST_QUOTED`), and what would drive a terminal is
+written out.
 """
 
 from collections.abc import Sequence
@@ -71,10 +72,12 @@ def _rebuilt(kind: type[DiscoError], args: tuple[Any, ...], state: dict[str, Any
 
 
 class InputError(DiscoError, ValueError):
-    pass
+    """Something handed in cannot be used; nothing was changed."""
 
 
 class UsageError(InputError):
+    """The command line or call itself is wrong."""
+
     exit_code = 2
 
 
@@ -131,38 +134,40 @@ class _ProblemsError(InputError):
 
 
 class TableError(_ProblemsError):
-    pass
+    """A table has problems: all of them, in `.problems`."""
 
 
 class PlanError(_ProblemsError):
-    pass
+    """A campaign plan or settings file has problems: all of them, in `.problems`."""
 
 
 class LimitError(InputError):
-    pass
+    """Caps, floors, budget or segments cannot be read as limits."""
 
 
 class FileFormatError(InputError):
-    pass
+    """A model, evidence or artefact file is damaged or of another kind."""
 
 
 class ForbiddenAddressError(InputError):
-    pass
+    """A webhook leads to an address that it may not lead to."""
 
 
 class SignatureError(InputError):
-    pass
+    """A webhook delivery is altered, too old, or not from us."""
 
 
 class SchemaMismatchError(DiscoError):
-    pass
+    """A context, model or table belongs to another schema."""
 
 
 class IllConditionedError(DiscoError, ArithmeticError):
-    pass
+    """A posterior cannot be computed to working accuracy; the reason is named."""
 
 
 class InfeasibleError(DiscoError):
+    """Limits contradict each other; `.conflicts` says which and by how much."""
+
     def __init__(self, what: str, *, conflicts: Sequence[str], fix: str | None = None) -> None:
         self.conflicts = tuple(conflicts)
         lines = "\n".join([what, *(f"  {conflict}" for conflict in self.conflicts)])
@@ -170,58 +175,60 @@ class InfeasibleError(DiscoError):
 
 
 class StateError(DiscoError):
-    pass
+    """The campaign is not in a state that allows this."""
 
 
 class ConflictError(StateError):
-    pass
+    """Another transaction changed the same rows at this moment; trying again will help."""
 
 
 class NotFoundError(StateError):
-    pass
+    """Nothing is kept under the name or id that was given."""
 
 
 class RevisionError(StateError):
-    pass
+    """Somebody else has changed it since it was read."""
 
 
 class RevisionMissingError(StateError):
-    pass
+    """A change has to say which revision it changes."""
 
 
 class ReplyConflictError(StateError):
-    pass
+    """An idempotency key was used for another request."""
 
 
 class ReplyInProgressError(StateError):
-    pass
+    """The request with this idempotency key is still being processed."""
 
 
 class SealError(StateError):
-    pass
+    """Rows were changed by another program, so that nothing is built on them."""
 
 
 class UnavailableError(StateError):
-    pass
+    """The database cannot be reached at the moment; trying again may help."""
 
 
 class UpgradeError(StateError):
-    pass
+    """The database is at another revision than this program."""
 
 
 class ApprovalError(StateError):
-    pass
+    """A plan needs the approval of a second person."""
 
 
 class AuthenticationError(DiscoError):
-    pass
+    """Nobody knows who calls: a key, session, password or link that is not valid."""
 
 
 class RoleError(DiscoError):
-    pass
+    """The caller is known, and their role does not allow this."""
 
 
 class ServiceError(DiscoError):
+    """The service refused the request itself: unknown route, too large, too often."""
+
     def __init__(
         self,
         what: str,
@@ -239,18 +246,20 @@ class ServiceError(DiscoError):
 
 
 class IdentityProviderError(DiscoError):
-    pass
+    """The identity provider cannot be reached, or answers with what cannot be used."""
 
 
 class DeliveryError(DiscoError):
-    pass
+    """A webhook's receiver did not answer with success; it is tried again."""
 
 
 class MissingPartError(DiscoError):
-    pass
+    """A library or system part is absent; says how to get it."""
 
 
 class ReportError(DiscoError):
+    """The work is done and kept, but what reports it could not be written."""
+
     exit_code = 4
 
     def __init__(self, what: str, *, fix: str | None = None, result: object = None) -> None:
@@ -259,14 +268,16 @@ class ReportError(DiscoError):
 
 
 class DefectError(DiscoError):
+    """A defect of ours: an unhandled exception."""
+
     exit_code = 3
 
     @classmethod
     def of(cls, error: BaseException) -> "DefectError":
-        """The sentence about an exception that nobody expected."""
+        """The sentence about an unhandled exception."""
         what = f"This is a defect of disco or a damaged file ({type(error).__name__}: {shortened(str(error))})"
         return cls(what, fix="Run the command again with DISCO_DEBUG=1 for the details, and report them.")
 
 
 class CertificateError(DefectError):
-    pass
+    """Our own result failed its independent check; never ignored."""
