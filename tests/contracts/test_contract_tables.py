@@ -17,7 +17,7 @@ from disco.features import build_features
 from disco.operations.outcomes import known_columns, read_outcomes
 from disco.records.errors import Problem, TableError
 from disco.records.table_rules import TableSource, check_rows
-from disco.records.tables import SCHEMAS, AtMost, ColumnSchema, Kind, NotBefore, SaidWith
+from disco.records.tables import SCHEMAS, ColumnSchema, Kind, Relation
 from disco.records.validation import validate
 
 AS_OF = date(2026, 3, 1)
@@ -66,6 +66,13 @@ class Fault:
         return min(ROW, make_shop(orders=12)[self.table].num_rows - 1)
 
 
+OF_ROWS = {
+    Relation.AT_MOST: ("paid_above_full_price", 1e6),
+    Relation.NOT_BEFORE: ("redeemed_before_sent", datetime(2025, 1, 1)),
+    Relation.NEEDED_UNLESS: ("missing_refers_to", None),
+}
+
+
 def cell_faults() -> Iterator[Fault]:
     for name, schema in SCHEMAS.items():
         for column in schema.columns:
@@ -76,17 +83,9 @@ def cell_faults() -> Iterator[Fault]:
             if column.positive:
                 yield from (Fault("zero_amount", name, column.name, value) for value in (0.0, 0.004))
         for rule in schema.rows:
-            if isinstance(rule, SaidWith):
-                continue  # about a column that is absent
-            value = 1e6 if isinstance(rule, AtMost) else datetime(2025, 1, 1) if isinstance(rule, NotBefore) else None
-            yield Fault(
-                {AtMost: "paid_above_full_price", NotBefore: "redeemed_before_sent"}.get(
-                    type(rule), "missing_refers_to"
-                ),
-                name,
-                rule.column,
-                value,
-            )
+            if rule.relation is not Relation.SAID_WITH:  # about a column that is absent
+                kind, value = OF_ROWS[rule.relation]
+                yield Fault(kind, name, rule.column, value)
 
 
 def validated(name: str, table: pa.Table) -> tuple[Problem, ...]:

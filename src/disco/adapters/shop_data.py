@@ -81,8 +81,7 @@ class FolderShopData:
     @contextmanager
     def customers(self, table: str) -> Iterator[tuple[str, Any]]:
         """A table of customers that a plan names: a file, or one of the shop's tables; with what to call it."""
-        from disco.adapters.tables.csv import CsvSource
-        from disco.adapters.tables.parquet import ParquetSource
+        from disco.adapters.tables.single_files import customers_source
         from disco.records.tables import SCHEMAS
 
         if table in SCHEMAS:
@@ -90,11 +89,7 @@ class FolderShopData:
                 yield f"table {table}", tables.scan(table)
         else:
             path = self.table_file(table, setting="customers.table")
-            source = (
-                CsvSource("customers", file=table, path=path, written=self.written)
-                if path.suffix.lower() == ".csv"
-                else ParquetSource("customers", file=table, parts=[(table, path)], written=self.written)
-            )
+            source = customers_source(path, file=table, written=self.written)
             names = source.schema().names
             if len(names) == 1 and names != ["customer_id"]:
                 raise FileFormatError(

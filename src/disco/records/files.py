@@ -245,22 +245,22 @@ def temporary_leftovers() -> tuple[Path, ...]:
 
 def sweep_unfinished(folder: Path) -> tuple[Path, ...]:
     """Remove unfinished files and folders of processes that have ended; what was removed."""
-    swept = unfinished_leftovers(folder)
-    for path in swept:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-    return swept
+    return _removed(unfinished_leftovers(folder))
 
 
 def sweep_temporary() -> tuple[Path, ...]:
     """Remove temporary folders of processes that have ended; what was removed."""
-    swept = temporary_leftovers()
-    for folder in swept:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.with_name(folder.name + _LOCK).unlink(missing_ok=True)
-    return swept
+    return _removed(temporary_leftovers())
+
+
+def _removed(left: tuple[Path, ...]) -> tuple[Path, ...]:
+    for path in left:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+        path.with_name(path.name + _LOCK).unlink(missing_ok=True)  # of a temporary folder
+    return left
 
 
 def _temporary_root() -> Path:

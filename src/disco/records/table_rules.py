@@ -30,12 +30,10 @@ from disco.records.tables import (
     LARGEST_COUNT,
     LONGEST_ID_BYTES,
     SCHEMAS,
-    AtMost,
     ColumnSchema,
     Kind,
-    NeededUnless,
-    NotBefore,
-    SaidWith,
+    Relation,
+    RowRule,
     TableSchema,
 )
 
@@ -215,9 +213,9 @@ def _is_unusable_id(cells: Cells) -> Flags:
     return too_long | flags(pc.match_substring(ids, "\0"))
 
 
-def _row_rule(declared: AtMost | NotBefore | NeededUnless | SaidWith, locale: Locale) -> Rule:
+def _row_rule(declared: RowRule, locale: Locale) -> Rule:
     name, other = declared.column, declared.other
-    if isinstance(declared, SaidWith):
+    if declared.relation is Relation.SAID_WITH:
         return Rule(
             "missing_kind",
             name,
@@ -229,7 +227,7 @@ def _row_rule(declared: AtMost | NotBefore | NeededUnless | SaidWith, locale: Lo
             found=lambda row, place: f"no column {name}, but {other} {row[other].show(place)}",
             of_absent=True,
         )
-    if isinstance(declared, AtMost):
+    if declared.relation is Relation.AT_MOST:
         return Rule(
             "paid_above_full_price",
             name,
@@ -239,7 +237,7 @@ def _row_rule(declared: AtMost | NotBefore | NeededUnless | SaidWith, locale: Lo
             f"Check that {other} is the value before the discount.",
             needs=(name, other),
         )
-    if isinstance(declared, NotBefore):
+    if declared.relation is Relation.NOT_BEFORE:
         return Rule(
             "redeemed_before_sent",
             name,

@@ -103,37 +103,23 @@ class ColumnSchema:
         return self.kind in (Kind.MOMENT, Kind.DAY)
 
 
-@dataclass(frozen=True, slots=True)
-class AtMost:
-    """The amount in `column` is at most the one in `other`, in the same row."""
+class Relation(StrEnum):
+    """How a cell goes together with another one of its row."""
 
-    column: str
-    other: str
-
-
-@dataclass(frozen=True, slots=True)
-class NotBefore:
-    """The time in `column` is not before the one in `other`, in the same row."""
-
-    column: str
-    other: str
+    AT_MOST = "at most"  # the amount is at most the other
+    NOT_BEFORE = "not before"  # the time is not before the other
+    NEEDED_UNLESS = "needed unless"  # it may be empty only where the other is `value`
+    SAID_WITH = "said with"  # the whole column may be absent only where the other cell is empty
 
 
 @dataclass(frozen=True, slots=True)
-class NeededUnless:
-    """The cell in `column` may be empty only where `other` is `value`."""
+class RowRule:
+    """What holds between the cells of `column` and `other` within a row."""
 
     column: str
+    relation: Relation
     other: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class SaidWith:
-    """The column `column` may be absent only where the cell in `other` is empty."""
-
-    column: str
-    other: str
+    value: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +140,7 @@ class TableSchema:
     meaning: str
     columns: tuple[ColumnSchema, ...]
     key: tuple[str, ...] = ()  # the columns that together name a row; none: rows have no name
-    rows: tuple[AtMost | NotBefore | NeededUnless | SaidWith, ...] = ()  # what holds within a row
+    rows: tuple[RowRule, ...] = ()  # what holds within a row
     within: Within | None = None
     may_be_empty: bool = False  # a table without rows is no mistake
 
@@ -204,7 +190,7 @@ _TABLES = (
             ),
         ),
         key=("order_id",),
-        rows=(AtMost("paid", "full_price"),),
+        rows=(RowRule("paid", Relation.AT_MOST, "full_price"),),
     ),
     TableSchema(
         "returns",
@@ -236,7 +222,7 @@ _TABLES = (
             ),
         ),
         key=("code_id", "customer_id", "campaign_id"),
-        rows=(NotBefore("redeemed_at", "sent_at"),),
+        rows=(RowRule("redeemed_at", Relation.NOT_BEFORE, "sent_at"),),
     ),
     TableSchema(
         "site",
@@ -295,7 +281,10 @@ _TABLES = (
             ),
         ),
         key=("event_id",),
-        rows=(NeededUnless("refers_to", "kind", "purchase"), SaidWith("kind", "refers_to")),
+        rows=(
+            RowRule("refers_to", Relation.NEEDED_UNLESS, "kind", "purchase"),
+            RowRule("kind", Relation.SAID_WITH, "refers_to"),
+        ),
         may_be_empty=True,  # a day without a purchase
     ),
 )

@@ -21,6 +21,14 @@ from disco.records.refusals import did_you_mean, listed
 from disco.records.table_rules import check_columns, file_names
 from disco.records.tables import CELLS, MOST_OUTCOMES, PLAIN, ROWS, SCHEMAS, Kind, TableFormat
 
+
+def customers_source(path: Path, *, file: str, written: TableFormat) -> CsvSource | ParquetSource:
+    """A CSV or Parquet file with customers; nothing of it is read yet. file: what messages call it."""
+    if path.suffix.lower() == ".csv":
+        return CsvSource("customers", file=file, path=path, written=written)
+    return ParquetSource("customers", file=file, parts=[(file, path)], written=written)
+
+
 # ---- outcomes, as the ledger reads them
 
 
@@ -131,11 +139,7 @@ def read_experiment_file(
         found = "a folder" if path.is_dir() else "no such file"
         raise InputError(file, found=found, expected="a Parquet or CSV file with one row per customer")
     written = replace(written, columns={})  # the columns are named by the user as the file has them
-    source: CsvSource | ParquetSource
-    if path.suffix.lower() == ".csv":
-        source = CsvSource("customers", file=file, path=path, written=written)
-    else:
-        source = ParquetSource("customers", file=file, parts=[(file, path)], written=written)
+    source = customers_source(path, file=file, written=written)
     names = _wanted(source.schema().names, arm, figures, file)
     batches = list(source.batches(names))
     if problems := source.problems():
