@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from spark_cluster import QUICK_ARGUMENTS, require_spark
 
-from disco.adapters.engines import LocalEngine, open_engine
+from disco.adapters.engines import LocalEngine
 from disco.adapters.engines.spark import SparkEngine, require_java
 from disco.entrypoints.python import Shop
 from disco.records.errors import InputError, MissingPartError
@@ -35,7 +35,7 @@ def test_no_java(tmp_path, monkeypatch):
     pytest.importorskip("pyspark")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(MissingPartError, match=r"Spark needs Java.*Install Java 17 or newer"):
-        open_engine("spark", master="local[3]")  # this process may have a session elsewhere
+        SparkEngine(master="local[3]")  # this process may have a session elsewhere
 
 
 @pytest.mark.parametrize("library", ["pyspark", "pandas"])

@@ -13,7 +13,7 @@ import pytest
 from numba import cloudpickle
 from spark_cluster import spark_engine
 
-from disco.adapters.engines import LocalEngine, open_engine
+from disco.adapters.engines import LocalEngine, read_engine
 from disco.adapters.engines.spark import SparkEngine
 from disco.allocation import allocate, frontier
 from disco.allocation import table as tables
@@ -56,7 +56,7 @@ ENGINES = {
     "one thread": LocalEngine(threads=1),
     "two threads": LocalEngine(threads=2),
     "four threads": LocalEngine(threads=4),
-    "the default": open_engine(),
+    "the default": LocalEngine(),
     "elsewhere": ElsewhereEngine(),
 }
 
@@ -226,14 +226,9 @@ def test_threads_that_this_machine_cannot_use_are_refused(threads):
 
 
 def test_one_thread_per_processor_unless_told():
-    assert open_engine(threads=None).threads == LocalEngine().threads == chunks.processors()
+    assert chunks.read_threads(None) == LocalEngine().threads == chunks.processors()
 
 
 def test_an_engine_of_another_name_is_refused():
     with pytest.raises(InputError, match="'local' or 'spark'"):
-        open_engine("spork")
-
-
-def test_a_master_is_for_spark_alone():
-    with pytest.raises(InputError, match="master"):
-        open_engine("local", master="local[2]")
+        read_engine("spork")

@@ -71,10 +71,10 @@ def read_count(value: object, *, where: str, least: int = 1) -> int:
     return int(value)
 
 
-def read_seed(value: object, *, where: str = "seed") -> int:
+def read_seed(value: object) -> int:
     """Any whole number."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
-        raise InputError(where, found=repr(value), expected="a whole number")
+        raise InputError("seed", found=repr(value), expected="a whole number")
     return int(value)
 
 

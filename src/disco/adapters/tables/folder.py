@@ -119,16 +119,19 @@ def _example() -> str:
 # ---- a file that was sent to the service: its columns and rows are counted before anything reads it
 
 
-def check_sent(path: Path, *, most_rows: int, file: str = "body") -> None:
-    """Refuse a file of more rows; its columns are counted by whoever reads it. file: what messages call it.
+_SENT = "body"  # what messages call a file that has no name here
+
+
+def check_sent(path: Path, *, most_rows: int) -> None:
+    """Refuse a file of more rows; its columns are counted by whoever reads it.
 
     Whoever runs the machine may put larger files into the shop's folder, and read them by the command line.
     """
     if path.suffix.lower() == ".csv":
-        check_lines(file, path, most_rows=most_rows)
+        check_lines(_SENT, path, most_rows=most_rows)
         return
-    with readable(file, expected="a complete Parquet file", fix="Write the file again."):
-        check_sizes(file, path, most_rows=most_rows)
+    with readable(_SENT, expected="a complete Parquet file", fix="Write the file again."):
+        check_sizes(_SENT, path, most_rows=most_rows)
 
 
 # ---- a new file for one of a shop's tables: judged beside the others, then put in the place of the old one

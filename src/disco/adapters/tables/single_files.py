@@ -127,14 +127,12 @@ def _too_many(file: str, found: str) -> InputError:
 _ID = "customer_id"
 
 
-def read_experiment_file(
-    path: Path, *, arm: str, figures: Sequence[str], written: TableFormat = PLAIN, file: str | None = None
-) -> pa.Table:
+def read_experiment_file(path: Path, *, arm: str, figures: Sequence[str], written: TableFormat = PLAIN) -> pa.Table:
     """The column of arms as text and the figures as float64, null where a cell is empty; and customer_id, if there.
 
-    file: what to call it in messages. written: how CSV files are written.
+    written: how CSV files are written.
     """
-    file = file or str(path)
+    file = str(path)
     if not path.is_file():
         found = "a folder" if path.is_dir() else "no such file"
         raise InputError(file, found=found, expected="a Parquet or CSV file with one row per customer")

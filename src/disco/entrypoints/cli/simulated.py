@@ -81,7 +81,7 @@ def simulate(
     1 GB for any number of customers. A million take about 650 MB of disk; a disk that is too small is refused after the
     first block.
     """
-    from disco.adapters.engines import open_engine
+    from disco.adapters.engines import LocalEngine
     from disco.retailer.folder import refuse_occupied, simulate, written_files
 
     chosen = _retailer_settings(settings, customers=customers, seed=seed)
@@ -94,7 +94,7 @@ def simulate(
             chosen,
             out,
             replaced=examples,
-            engine=open_engine(),
+            engine=LocalEngine(),
             progress=lambda block, blocks: bar.update(task, completed=block, total=blocks),
         )
     text = f"{done.customers:,} customers, seed {done.seed}, written to {out}. The simulated date is {done.today}"
