@@ -246,7 +246,7 @@ def _absent(file: str, name: str, there: Sequence[str]) -> FileFormatError:
 
 
 _EXPECTED = "one customer id per line, or a column customer_id"
-_FIX_EMPTY = "For a list of nobody, write the line customer_id alone."
+_FIX_EMPTY = "For an empty list, write only the header customer_id."
 
 
 def read_id_list(path: Path, *, file: str | None = None, written: TableFormat = PLAIN) -> IdList:
