@@ -1,7 +1,7 @@
 """A campaign plan as an operator writes it: depths with limits, objective, policy, arms, dates. Frozen once read."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from typing import Annotated, Any, Literal
 
@@ -32,7 +32,6 @@ _MOST_DAYS = 3660
 _LEAST_DEPTH = 0.001
 _MOST_DEPTHS = 64  # each costs time and memory per customer
 _MOST_SEGMENTS = 1000
-_SHARED_CODE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 _MOST_CONTACTS = 1000
 _MOST_SEED = 10**20 - 1  # with every 64-bit number
 # keys that came later: where they are absent, a plan keeps its bytes and so its id
@@ -49,18 +48,27 @@ def _read_percent(value: object) -> object:
     return float(percent[1]) / 100 if percent else value
 
 
-def _read_share(value: object) -> float:
-    """`10%`, or 0.1, as a share of one."""
-    share = _read_percent(value)
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
-        raise ValueError("a share from 0% to below 100%, such as 10% or 0.1")
-    return float(share)
+def _text(fits: Callable[[str], object], expected: str, *, optional: bool = False) -> PlainValidator:
+    """Takes text that fits, and null where it is optional."""
+
+    def read(value: object) -> object:
+        if (optional and value is None) or (isinstance(value, str) and fits(value)):
+            return value
+        raise ValueError(expected)
+
+    return PlainValidator(read)
 
 
-def _read_name(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", value):
-        raise ValueError("a name of letters, digits, '-', '_' and '.', such as spring-27")
-    return value
+def _fraction(fits: Callable[[float], bool], expected: str) -> PlainValidator:
+    """Takes `10%`, or 0.1, as a fraction of one."""
+
+    def read(value: object) -> float:
+        fraction = _read_percent(value)
+        if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not fits(fraction):
+            raise ValueError(expected)
+        return float(fraction)
+
+    return PlainValidator(read)
 
 
 def _read_limit(value: object) -> int | float | None:
@@ -73,19 +81,6 @@ def _read_limit(value: object) -> int | float | None:
     raise ValueError("a whole number of customers, such as 20000, or a share, such as 40%")
 
 
-def _read_risk(value: object) -> float:
-    risk = _read_percent(value)
-    if isinstance(risk, bool) or not isinstance(risk, int | float) or not 0 < risk < 1:
-        raise ValueError("a chance above 0% and below 100%, such as 10%")
-    return float(risk)
-
-
-def _read_list_file(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("a file with one customer id per line, such as lists/vip.csv")
-    return value
-
-
 # A key that is written as one value or as a section: which of the two it is, is no part of a key that people read.
 _VALUE, _SECTION = "~value", "~section"
 
@@ -94,11 +89,12 @@ def _value_or_section(value: object) -> str:
     return _SECTION if isinstance(value, Mapping | BaseModel) else _VALUE
 
 
-Name = Annotated[str, PlainValidator(_read_name)]
-Share = Annotated[float, PlainValidator(_read_share)]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+Name = Annotated[str, _text(_NAME.fullmatch, "a name of letters, digits, '-', '_' and '.', such as spring-27")]
+Share = Annotated[float, _fraction(lambda share: 0 <= share < 1, "a share from 0% to below 100%, such as 10% or 0.1")]
 Limit = Annotated[int | float | None, PlainValidator(_read_limit)]
-ListFile = Annotated[str, PlainValidator(_read_list_file)]
-Risk = Annotated[float, PlainValidator(_read_risk)]
+ListFile = Annotated[str, _text(str.strip, "a file with one customer id per line, such as lists/vip.csv")]
+Risk = Annotated[float, _fraction(lambda risk: 0 < risk < 1, "a chance above 0% and below 100%, such as 10%")]
 # neither `true` nor a quoted '3' is a number
 Number = Annotated[float, Field(strict=True)]
 WholeNumber = Annotated[int, Field(strict=True)]
@@ -267,12 +263,9 @@ class ValiditySection(_Section):
         return self.start < other.end and other.start < self.end
 
 
-def _read_prefix(value: object) -> str | None:
-    if value is None or (isinstance(value, str) and re.fullmatch(r"[A-Z0-9]{1,16}", value)):
-        return value
-    raise ValueError("up to 16 capital letters and digits, such as SPRING")
-
-
+_PREFIX = _text(
+    re.compile(r"[A-Z0-9]{1,16}").fullmatch, "up to 16 capital letters and digits, such as SPRING", optional=True
+)
 _LONGEST_CHANNEL = 64
 
 
@@ -287,10 +280,9 @@ def is_channel(value: object) -> bool:
     )
 
 
-def _read_channel(value: object) -> object:
-    if is_channel(value):
-        return value
-    raise ValueError("the name of a channel, such as sms, or `{column: channel}` for a column with each customer's")
+_CHANNEL = _text(
+    is_channel, "the name of a channel, such as sms, or `{column: channel}` for a column with each customer's"
+)
 
 
 class ChannelSection(_Section):
@@ -300,7 +292,7 @@ class ChannelSection(_Section):
 
 
 Channel = Annotated[
-    Annotated[str, PlainValidator(_read_channel), Tag(_VALUE)] | Annotated[ChannelSection, Tag(_SECTION)],
+    Annotated[str, _CHANNEL, Tag(_VALUE)] | Annotated[ChannelSection, Tag(_SECTION)],
     Discriminator(_value_or_section),
 ]
 
@@ -316,7 +308,7 @@ def _read_shared(value: object) -> object:
         raise ValueError("a code for each depth, such as `{0.10: SPRING10}`")
     shared = _by_depth(value)
     for code in shared.values():
-        if not isinstance(code, str) or not re.fullmatch(_SHARED_CODE, code):
+        if not isinstance(code, str) or not _NAME.fullmatch(code):
             raise ValueError("codes of up to 64 letters, digits, '-', '_' and '.', such as SPRING10")
     if len({str(code).upper() for code in shared.values()}) < len(shared):
         raise ValueError("another code for each depth: a shop gives one discount for a code")
@@ -327,7 +319,7 @@ class CodesSection(_Section):
     """How codes look (`prefix`), or the file of codes bought elsewhere that are handed out as they are (`pool`). Depths
     in `shared` have one code for all who get that depth."""
 
-    prefix: Annotated[str | None, PlainValidator(_read_prefix)] = None
+    prefix: Annotated[str | None, _PREFIX] = None
     pool: str | None = None
     # absent from the JSON of a plan without it, as `export` is
     shared: Annotated[dict[float, str] | None, BeforeValidator(_read_shared)] = Field(
@@ -338,10 +330,11 @@ class CodesSection(_Section):
 _LONGEST_TEXT = 500
 
 
-def _read_condition_text(value: object) -> object:
-    if value is None or (isinstance(value, str) and 0 < len(value) <= _LONGEST_TEXT and value.isprintable()):
-        return value
-    raise ValueError(f"one line of text of up to {_LONGEST_TEXT} characters, such as 'Not on gift cards'")
+_CONDITION_TEXT = _text(
+    lambda text: 0 < len(text) <= _LONGEST_TEXT and text.isprintable(),
+    f"one line of text of up to {_LONGEST_TEXT} characters, such as 'Not on gift cards'",
+    optional=True,
+)
 
 
 class ConditionsSection(_Section):
@@ -349,7 +342,7 @@ class ConditionsSection(_Section):
     counts: a shop that does not keep to it is believed."""
 
     minimum_basket: Annotated[Number, Field(gt=0)] | None = None  # before the discount, currency units
-    text: Annotated[str | None, PlainValidator(_read_condition_text)] = None
+    text: Annotated[str | None, _CONDITION_TEXT] = None
 
     @model_validator(mode="after")
     def _something(self) -> "ConditionsSection":
