@@ -219,7 +219,7 @@ class ApprovalError(StateError):
 
 
 class AuthenticationError(DiscoError):
-    """Nobody knows who calls: a key, session, password or link that is not valid."""
+    """The caller is not known: a key, session, password or link is not valid."""
 
 
 class RoleError(DiscoError):
