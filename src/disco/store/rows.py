@@ -2,7 +2,7 @@
 
 Stored form, which changes only with a migration. The seal of a row is the SHA-256, in lower-case hexadecimal digits, of
 parts one after the other: the name of its table, then its cells in the order of the table's columns, but for the seal
-itself and for a number that the database gives. Each part is
+itself, for a number that the database gives, and for what follows from other rows. Each part is
 - one letter for its kind: n null, b truth, i integer, d double, t text, x bytes;
 - the length of its content in bytes, as 8 bytes, little-endian;
 - its content: nothing; 0 or 1 as one byte; decimal digits; IEEE 754 little-endian; UTF-8; the bytes as they are.
@@ -123,7 +123,8 @@ def seal_of(table: sa.Table, row: Mapping[Any, Any]) -> str:
 @cache
 def _sealed_columns(table: sa.Table) -> tuple[tuple[str, ...], frozenset[str]]:
     """Their names, and which of them are truths."""
-    columns = [column for column in table.c if column.name != "seal" and column is not table.autoincrement_column]
+    left_out = (table.autoincrement_column, *(column for column in table.c if "unsealed" in column.info))
+    columns = [column for column in table.c if column.name != "seal" and not any(column is one for one in left_out)]
     truths = frozenset(column.name for column in columns if isinstance(column.type, sa.Boolean))
     return tuple(column.name for column in columns), truths
 
