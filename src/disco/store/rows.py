@@ -40,7 +40,7 @@ JOURNAL = "journal"
 """The name of the tally of a subject's entries, which are sealed by their hashes."""
 
 
-class Kind(NamedTuple):
+class SealedKind(NamedTuple):
     """What the rows of a table are, as a sentence names them."""
 
     what: Sealed
@@ -50,26 +50,26 @@ class Kind(NamedTuple):
     """Of one row, for an error; `owner` is a campaign."""
 
 
-KINDS: dict[sa.Table, Kind] = {
-    schema.secrets: Kind(Sealed.SECRET, "name", "The secret {name}"),
-    schema.forgotten: Kind(Sealed.FORGOTTEN, None, "The list of forgotten customers"),
-    schema.plans: Kind(Sealed.PLAN, "plan_id", "Plan {plan_id}"),
-    schema.plan_makers: Kind(Sealed.MAKER, "plan_id", "The maker of plan {plan_id}"),
-    schema.approvals: Kind(Sealed.APPROVAL, "plan_id", "The approval of plan {plan_id}"),
-    schema.campaigns: Kind(Sealed.CAMPAIGN, "campaign", "Campaign {campaign}"),
-    schema.reserves: Kind(Sealed.STATE, None, "The state, reserve or contexts of campaign {owner}"),
-    schema.contexts: Kind(Sealed.STATE, None, "The state, reserve or contexts of campaign {owner}"),
-    schema.late_decisions: Kind(Sealed.LATE, None, "A late arrival of campaign {owner}"),
-    schema.evidence: Kind(Sealed.EVIDENCE, None, "The evidence of campaign {owner}"),
-    schema.batches: Kind(Sealed.BATCH, "batch_id", "Batch {batch_id}"),
-    schema.versions: Kind(Sealed.VERSION, "number", "Version {number} of the model"),
-    schema.active_versions: Kind(Sealed.ACTIVE, "number", "The active version of the model"),
-    schema.people: Kind(Sealed.PERSON, "name", "The person {name}"),
-    schema.api_keys: Kind(Sealed.KEY, "key_id", "The key {key_id}"),
-    schema.invitations: Kind(Sealed.INVITATION, "name", "An invitation"),
-    schema.shop_settings: Kind(Sealed.SETTING, "name", "The setting {name}"),
-    schema.schedules: Kind(Sealed.SCHEDULE, "id", "The schedule {id}"),
-    schema.webhooks: Kind(Sealed.WEBHOOK, "id", "The webhook {id}"),
+KINDS: dict[sa.Table, SealedKind] = {
+    schema.secrets: SealedKind(Sealed.SECRET, "name", "The secret {name}"),
+    schema.forgotten: SealedKind(Sealed.FORGOTTEN, None, "The list of forgotten customers"),
+    schema.plans: SealedKind(Sealed.PLAN, "plan_id", "Plan {plan_id}"),
+    schema.plan_makers: SealedKind(Sealed.MAKER, "plan_id", "The maker of plan {plan_id}"),
+    schema.approvals: SealedKind(Sealed.APPROVAL, "plan_id", "The approval of plan {plan_id}"),
+    schema.campaigns: SealedKind(Sealed.CAMPAIGN, "campaign", "Campaign {campaign}"),
+    schema.reserves: SealedKind(Sealed.STATE, None, "The state, reserve or contexts of campaign {owner}"),
+    schema.contexts: SealedKind(Sealed.STATE, None, "The state, reserve or contexts of campaign {owner}"),
+    schema.late_decisions: SealedKind(Sealed.LATE, None, "A late arrival of campaign {owner}"),
+    schema.evidence: SealedKind(Sealed.EVIDENCE, None, "The evidence of campaign {owner}"),
+    schema.batches: SealedKind(Sealed.BATCH, "batch_id", "Batch {batch_id}"),
+    schema.versions: SealedKind(Sealed.VERSION, "number", "Version {number} of the model"),
+    schema.active_versions: SealedKind(Sealed.ACTIVE, "number", "The active version of the model"),
+    schema.people: SealedKind(Sealed.PERSON, "name", "The person {name}"),
+    schema.api_keys: SealedKind(Sealed.KEY, "key_id", "The key {key_id}"),
+    schema.invitations: SealedKind(Sealed.INVITATION, "name", "An invitation"),
+    schema.shop_settings: SealedKind(Sealed.SETTING, "name", "The setting {name}"),
+    schema.schedules: SealedKind(Sealed.SCHEDULE, "id", "The schedule {id}"),
+    schema.webhooks: SealedKind(Sealed.WEBHOOK, "id", "The webhook {id}"),
 }
 """Every table of sealed rows but `arrivals`, which are prepared again where one is damaged."""
 
