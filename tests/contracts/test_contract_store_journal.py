@@ -161,7 +161,7 @@ def without_triggers(store: Store, *statements: str) -> None:
             "content is not what was written",
         ),
         (["DELETE FROM journal WHERE number = 5"], 5, "an entry of spring after entry 4 is missing"),
-        (["DELETE FROM journal WHERE number >= 2"], 2, "an entry of spring after entry 1 is missing"),
+        (["DELETE FROM journal WHERE number >= 2"], 2, "an entry of autumn after entry 1 is missing"),
         (["DELETE FROM journal"], 1, "is missing"),
         (["DELETE FROM tallies WHERE owner = 'autumn' AND name = 'journal'"], 3, "an entry of autumn after entry 2"),
         (["DELETE FROM tallies"], 3, "an entry of autumn after entry 2 is missing"),

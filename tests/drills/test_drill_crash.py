@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> Store:
     [
         ("DELETE FROM outcomes WHERE row = 3 AND batch_number = 1", "by halves"),
         ("DELETE FROM outcomes; DELETE FROM batches", "is lost"),
-        ("UPDATE campaigns SET codes = 'never-written'", "launch of campaign drill was changed"),
+        ("UPDATE campaigns SET codes = 'never-written'", "Campaign drill was changed"),
         ("DELETE FROM contexts", "contexts of campaign drill was changed"),
         ("UPDATE outcomes SET full_price_minor = full_price_minor + 1 WHERE disposition = 'applied'", "evidence"),
     ],

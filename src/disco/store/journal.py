@@ -187,7 +187,7 @@ class SqlJournal:
             hashes[entry.subject].append(entry.hash)
             last[entry.subject] = entry.number
         subjects = sorted({*hashes, *now})
-        incomplete = {one for one in subjects if sum_of(hashes[one]) != now.get(one, {}).get(JOURNAL, 0)}
+        incomplete = [one for one in subjects if sum_of(hashes[one]) != now.get(one, {}).get(JOURNAL, 0)]
         for subject in incomplete:
             yield _missing(subject, last.get(subject, len(entries)))
         states: dict[str, str | None] | None = {owner: state_of(tallies) for owner, tallies in now.items()}

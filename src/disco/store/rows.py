@@ -2,7 +2,7 @@
 
 Stored form, which changes only with a migration. The seal of a row is the SHA-256, in lower-case hexadecimal digits, of
 parts one after the other: the name of its table, then its cells in the order of the table's columns, but for the seal
-itself and for a number that the database gives. Each part is
+itself, for a number that the database gives, and for what follows from other rows. Each part is
 - one letter for its kind: n null, b truth, i integer, d double, t text, x bytes;
 - the length of its content in bytes, as 8 bytes, little-endian;
 - its content: nothing; 0 or 1 as one byte; decimal digits; IEEE 754 little-endian; UTF-8; the bytes as they are.
@@ -40,7 +40,7 @@ JOURNAL = "journal"
 """The name of the tally of a subject's entries, which are sealed by their hashes."""
 
 
-class Kind(NamedTuple):
+class SealedKind(NamedTuple):
     """What the rows of a table are, as a sentence names them."""
 
     what: Sealed
@@ -50,26 +50,26 @@ class Kind(NamedTuple):
     """Of one row, for an error; `owner` is a campaign."""
 
 
-KINDS: dict[sa.Table, Kind] = {
-    schema.secrets: Kind(Sealed.SECRET, "name", "The secret {name}"),
-    schema.forgotten: Kind(Sealed.FORGOTTEN, None, "The list of forgotten customers"),
-    schema.plans: Kind(Sealed.PLAN, "plan_id", "Plan {plan_id}"),
-    schema.plan_makers: Kind(Sealed.MAKER, "plan_id", "The maker of plan {plan_id}"),
-    schema.approvals: Kind(Sealed.APPROVAL, "plan_id", "The approval of plan {plan_id}"),
-    schema.campaigns: Kind(Sealed.CAMPAIGN, "campaign", "Campaign {campaign}"),
-    schema.reserves: Kind(Sealed.STATE, None, "The state, reserve or contexts of campaign {owner}"),
-    schema.contexts: Kind(Sealed.STATE, None, "The state, reserve or contexts of campaign {owner}"),
-    schema.late_decisions: Kind(Sealed.LATE, None, "A late arrival of campaign {owner}"),
-    schema.evidence: Kind(Sealed.EVIDENCE, None, "The evidence of campaign {owner}"),
-    schema.batches: Kind(Sealed.BATCH, "batch_id", "Batch {batch_id}"),
-    schema.versions: Kind(Sealed.VERSION, "number", "Version {number} of the model"),
-    schema.active_versions: Kind(Sealed.ACTIVE, "number", "The active version of the model"),
-    schema.people: Kind(Sealed.PERSON, "name", "The person {name}"),
-    schema.api_keys: Kind(Sealed.KEY, "key_id", "The key {key_id}"),
-    schema.invitations: Kind(Sealed.INVITATION, "name", "An invitation"),
-    schema.shop_settings: Kind(Sealed.SETTING, "name", "The setting {name}"),
-    schema.schedules: Kind(Sealed.SCHEDULE, "id", "The schedule {id}"),
-    schema.webhooks: Kind(Sealed.WEBHOOK, "id", "The webhook {id}"),
+KINDS: dict[sa.Table, SealedKind] = {
+    schema.secrets: SealedKind(Sealed.SECRET, "name", "The secret {name}"),
+    schema.forgotten: SealedKind(Sealed.FORGOTTEN, None, "The list of forgotten customers"),
+    schema.plans: SealedKind(Sealed.PLAN, "plan_id", "Plan {plan_id}"),
+    schema.plan_makers: SealedKind(Sealed.MAKER, "plan_id", "The maker of plan {plan_id}"),
+    schema.approvals: SealedKind(Sealed.APPROVAL, "plan_id", "The approval of plan {plan_id}"),
+    schema.campaigns: SealedKind(Sealed.CAMPAIGN, "campaign", "Campaign {campaign}"),
+    schema.reserves: SealedKind(Sealed.STATE, None, "The state, reserve or contexts of campaign {owner}"),
+    schema.contexts: SealedKind(Sealed.STATE, None, "The state, reserve or contexts of campaign {owner}"),
+    schema.late_decisions: SealedKind(Sealed.LATE, None, "A late arrival of campaign {owner}"),
+    schema.evidence: SealedKind(Sealed.EVIDENCE, None, "The evidence of campaign {owner}"),
+    schema.batches: SealedKind(Sealed.BATCH, "batch_id", "Batch {batch_id}"),
+    schema.versions: SealedKind(Sealed.VERSION, "number", "Version {number} of the model"),
+    schema.active_versions: SealedKind(Sealed.ACTIVE, "number", "The active version of the model"),
+    schema.people: SealedKind(Sealed.PERSON, "name", "The person {name}"),
+    schema.api_keys: SealedKind(Sealed.KEY, "key_id", "The key {key_id}"),
+    schema.invitations: SealedKind(Sealed.INVITATION, "name", "An invitation"),
+    schema.shop_settings: SealedKind(Sealed.SETTING, "name", "The setting {name}"),
+    schema.schedules: SealedKind(Sealed.SCHEDULE, "id", "The schedule {id}"),
+    schema.webhooks: SealedKind(Sealed.WEBHOOK, "id", "The webhook {id}"),
 }
 """Every table of sealed rows but `arrivals`, which are prepared again where one is damaged."""
 
@@ -123,7 +123,8 @@ def seal_of(table: sa.Table, row: Mapping[Any, Any]) -> str:
 @cache
 def _sealed_columns(table: sa.Table) -> tuple[tuple[str, ...], frozenset[str]]:
     """Their names, and which of them are truths."""
-    columns = [column for column in table.c if column.name != "seal" and column is not table.autoincrement_column]
+    left_out = (table.autoincrement_column, *(column for column in table.c if "unsealed" in column.info))
+    columns = [column for column in table.c if column.name != "seal" and not any(column is one for one in left_out)]
     truths = frozenset(column.name for column in columns if isinstance(column.type, sa.Boolean))
     return tuple(column.name for column in columns), truths
 

@@ -74,6 +74,8 @@ def _seal(name: str = "seal") -> sa.Column[str]:
     return sa.Column(name, sa.Text)
 
 
+UNSEALED = {"unsealed": True}
+"""In the `info` of a column of a sealed table that its seal leaves out: what stands there follows from other rows."""
 PERSONAL = {"personal": "text"}
 """In the `info` of a column in which people type, and may type a customer's id, whoever owns its table: `forget` puts
 another name there and `access` shows what stands there. Other personal columns are those of the tables of customers."""
@@ -202,9 +204,10 @@ batches = sa.Table(
     sa.Column("reverted_at", Moment),
     _seal("rows_seal"),  # of what never changes in its outcomes
     _seal(),
-    sa.Column("pack", sa.Text),  # artefacts of a large batch, as are the following (`ledger.py`); null: it has no pack
-    sa.Column("event_index", sa.Text),
-    sa.Column("code_index", sa.Text),
+    # artefacts of a large batch (`ledger.py`), null without a pack; their rows are sealed, and indexes follow from them
+    sa.Column("pack", sa.Text, info=UNSEALED),
+    sa.Column("event_index", sa.Text, info=UNSEALED),
+    sa.Column("code_index", sa.Text, info=UNSEALED),
     sa.Index("batches_by_campaign", "campaign_number", "number"),
 )
 
