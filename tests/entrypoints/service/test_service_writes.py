@@ -341,7 +341,7 @@ def test_the_journal_says_what_was_asked_for(client: TestClient) -> None:
         assert client.delete(f"{API}/{path}", headers={"if-match": '"1"'}).status_code == 200
     answer = client.get(f"{API}/audit", params={"limit": 8})
     assert [one["detail"] for one in answer.json()["items"]] == [
-        {"draft": "spring", "revision": 1},
+        {"draft": "spring", "revision": 1, "changed": ["seed nothing → 1"]},
         {"job_id": job, "kind": "check"},
         {"job_id": job, "kind": "check"},
         {"schedule_id": schedule, "kind": "doctor", "rule": "daily at 06:00"},
