@@ -8,9 +8,10 @@ import pyarrow as pa
 from disco.campaign import Belief
 from disco.operations.audience import label_columns
 from disco.operations.late import decide_arrivals
-from disco.records.decisions import Arrivals, Audience
+from disco.records.decisions import Audience
 from disco.records.ports import Clock
 from disco.store import Store
+from disco.store.contexts import Arrivals
 
 
 def decide_late_arrivals(
