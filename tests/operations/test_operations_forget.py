@@ -254,7 +254,11 @@ def test_access_shows_exactly_what_forgetting_removes(life):
     removed = {"decision": there.decisions, "outcome": there.outcomes, "set aside": there.raw}
     assert {place: places[place] for place in removed} == removed
     assert {one.where for kept in before.values() for one in kept.records if one.place == "plan"} == {*done.plans}
-    assert [shown(customer).records for customer in everybody] == [()] * 3
+    after = {customer: shown(customer) for customer in everybody}
+    assert [kept.records for kept in after.values()] == [()] * 3
+    assert {name: kept.elsewhere for name, kept in after.items()} == {
+        name: kept.elsewhere for name, kept in before.items()
+    }
     assert any("audit journal" in sentence for sentence in shown(CANARY).elsewhere), "it cannot be changed"
 
 
@@ -658,5 +662,41 @@ def test_an_id_has_another_name_where_it_stands_by_itself(text, customer, after)
 def test_a_number_in_a_condition_is_left_and_said(life):
     body = {"plan": {"customers": {"eligible": "customer_id <> 71356177 and age > 17"}}}
     drafts.put_draft(life.store, "numbers", body, clock=life.shop.clock)
+    before = access(life.store, "71356177", tables="data/")
+    assert before.records == ()
     done = life.forget("71356177")
-    assert any("drafts.plan: 1 row (numbers)" in one for one in done.elsewhere)
+    (sentence,) = [one for one in done.elsewhere if "drafts.plan" in one]
+    assert "drafts.plan: 1 row (numbers)" in sentence
+    assert access(life.store, "71356177", tables="data/") == before
+    assert before.elsewhere == done.elsewhere
+
+
+def test_access_and_a_rehearsal_name_the_same_places_elsewhere(life):
+    """Also with what forgetting removes: plans that name the customer, results and problems of jobs, and replies."""
+    clock, store, ids = life.shop.clock, life.store, ["c0001", "c0002"]
+    condition = f"customer_id <> '{CANARY}' and age > 17"
+    plan = life.shop.plan(campaign="without", customers={"as_of": "2027-03-01", "eligible": condition})
+    keep(store, life.shop.planned(plan, life.audience(ids), features=life.features(ids)))
+    for number, customer in enumerate((CANARY, "17")):
+        text = json.dumps({"customer": customer, "plan": f"customer_id not in ('{customer}', 17)"})
+        jobs.submit(store, "validate", {}, clock=clock)
+        jobs.finish(store, jobs.claim(store, worker="one", clock=clock), text, clock=clock)
+        key = f"{customer} {number}"
+        reserved = replies.begin_reply(store, key, "hash", clock=clock)
+        headers = {"location": f"/{customer}"}
+        replies.finish_reply(store, key, reserved, status=200, headers=headers, body=text.encode())
+        drafts.put_draft(store, f"draft {number}", {"customers": {"eligible": text}}, clock=clock)
+    jobs.submit(store, "validate", {}, clock=clock)
+    jobs.fail(store, jobs.claim(store, worker="one", clock=clock), InputError(CANARY), clock=clock)
+    for customer in (CANARY, LATE, "17", "c0001"):
+        kept, rehearsed = access(store, customer, tables="data/"), life.forget(customer, dry_run=True)
+        assert kept.elsewhere == rehearsed.elsewhere
+        assert {one.where for one in kept.records if one.place == "plan"} == {*rehearsed.plans}
+        shown = {one.where.split(" ")[0] for one in kept.records if one.place == "text"}
+        changed = {"drafts.name", "drafts.plan", "batches.source", "jobs.body"} & shown
+        assert bool(changed) == bool(rehearsed.texts)
+    texts = {one.where.split(" ")[0]: one.content for one in access(store, CANARY, tables="data/").records[1:]}
+    assert CANARY in texts["replies.body"]["body"]
+    assert CANARY in texts["jobs.problem"]["problem"]
+    assert CANARY in texts["jobs.result"]["result"]
+    assert CANARY in texts["drafts.plan"]["plan"]

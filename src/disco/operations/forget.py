@@ -1,7 +1,8 @@
 """What is kept about customers: shown (`access`), removed for good (`forget`), and what is old removed (`prune`).
 
-`access` and `forget` walk one list of places (`PLACES`), so that nothing is removed that was not shown, and nothing is
-shown that stays.
+`access` and `forget` walk one list of places (`PLACES`), so that `access` shows everything that names the customer and
+that `forget` removes or rewrites, and nothing that stays. `forget` also removes what is not shown because it names
+others or nobody: all results of jobs, kept replies and cached features.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -143,6 +144,11 @@ def _forms(name: int) -> tuple[str, str]:
     return as_text(name), str(as_integer(name))
 
 
+def _renaming(names: Mapping[str, int]) -> Renaming:
+    """Customer → number of a name, as texts have it."""
+    return Renaming({customer: _forms(name)[customer.isdigit()] for customer, name in names.items()})
+
+
 def _forget_in(transaction: Transaction, campaign: str, names: Mapping[str, int]) -> Traces:
     record = transaction.plans.campaign(campaign)
     of_campaign = {
@@ -187,10 +193,10 @@ _MOST_KEYS = 20  # of rows in a sentence
 
 
 def _elsewhere(
-    transaction: Transaction, names: Renaming, *, tables: str, shown: Collection[str] = ()
+    transaction: Transaction, names: Renaming, *, tables: str, removed_plans: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Where data of these customers may still lie, in sentences; with rows of the database that name them, but for
-    the columns that are `shown` otherwise."""
+    """Where data of these customers may still lie once they are forgotten, in sentences; with rows of the database that
+    name them. removed_plans: plans that are removed with them."""
     records = transaction.plans.campaigns()
     named = [
         record.campaign
@@ -206,9 +212,7 @@ def _elsewhere(
     ]
     if named:
         sentences.append(f"The condition of the plan of {', '.join(named)} names them, and so does its plan file.")
-    for place, keys in transaction.personal.texts_left(names).items():
-        if place in shown:
-            continue
+    for place, keys in transaction.personal.texts_left(names, removed_plans=removed_plans).items():
         listed = ", ".join(keys[:_MOST_KEYS]) + (", …" if len(keys) > _MOST_KEYS else "")
         if place.startswith("journal."):
             sentences.append(f"Entries of the audit journal, which cannot be changed: {listed}.")
@@ -231,7 +235,7 @@ class PersonalRecord:
     where: str
     """The campaign, the id of the plan, or the table, column and key of the row."""
     content: Mapping[str, Any]
-    """What is kept, by the names of its columns; empty where only the id stands in a text."""
+    """What is kept, by the names of its columns; empty where only the condition of a plan names them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -256,7 +260,8 @@ def access(store: Store, customer: str, *, tables: str, file: Path | None = None
     _refuse_names([customer])
     with store.reading() as transaction:
         records = tuple(record for place in PLACES for record in place.show(transaction, customer))
-        elsewhere = _elsewhere(transaction, Renaming({customer: ""}), tables=tables, shown=_TEXTS)
+        plans = {record.where for record in records if record.place == "plan"}
+        elsewhere = _elsewhere(transaction, _renaming({customer: 0}), tables=tables, removed_plans=plans)
     kept = PersonalData(
         customer=customer, records=records, elsewhere=elsewhere, file=None if file is None else str(file)
     )
@@ -281,7 +286,7 @@ class _Removal:
     written: Renaming = field(init=False)
 
     def __post_init__(self) -> None:
-        self.written = Renaming({customer: _forms(name)[customer.isdigit()] for customer, name in self.names.items()})
+        self.written = _renaming(self.names)
 
     @property
     def in_campaigns(self) -> frozenset[str]:
@@ -302,19 +307,6 @@ class Place:
     """What it holds of one customer."""
     remove: Callable[[Transaction, _Removal], None]
     """Removes what it holds of some, or puts another name there."""
-
-
-# columns of the database in which people may have written an id, and which `remove` rewrites or empties
-_TEXTS = (
-    "jobs.once",
-    "jobs.body",
-    "jobs.result",
-    "jobs.problem",
-    "schedules.body",
-    "drafts.name",
-    "drafts.plan",
-    "batches.source",
-)
 
 
 def _plans(transaction: Transaction, customer: str) -> Iterator[PersonalRecord]:
@@ -339,10 +331,10 @@ def _remove_plans(transaction: Transaction, removal: _Removal) -> None:
 
 
 def _texts(transaction: Transaction, customer: str) -> Iterator[PersonalRecord]:
-    """Texts of jobs, schedules, drafts and batches that name them."""
-    for place, keys in transaction.personal.texts_left(Renaming({customer: ""})).items():
-        for key in keys if place in _TEXTS else ():
-            yield PersonalRecord(place="text", where=f"{place} {key}", content={})
+    """Texts of jobs, schedules, drafts and batches in which another name would stand, and results of jobs and replies
+    that name them."""
+    for place, key, text in transaction.personal.texts_of(_renaming({customer: 0})):
+        yield PersonalRecord(place="text", where=f"{place} {key}", content={place.partition(".")[2]: text})
 
 
 def _remove_texts(transaction: Transaction, removal: _Removal) -> None:

@@ -38,6 +38,7 @@ from disco.store.schema import (
     campaigns,
     contexts,
     forgotten,
+    jobs,
     late_decisions,
     metadata,
     microseconds,
@@ -45,6 +46,7 @@ from disco.store.schema import (
     plan_makers,
     plans,
     pool_codes,
+    replies,
 )
 from disco.store.session import FORGOTTEN, CampaignRow, Session
 
@@ -63,6 +65,10 @@ _WRITTEN_BY_PEOPLE = {
     if any("personal" in column.info for column in table.c)
 }
 _OF_CUSTOMERS = (outcomes, late_decisions, pool_codes, forgotten)  # `replace` looks at each of their rows
+_OF_PLANS = (plan_makers, approvals, plans)
+# results and problems of jobs may quote rows of tables, and replies are what questions about customers were answered:
+# whoever is named there, all of them go
+_REMOVED_TEXTS = frozenset({jobs.c.result, jobs.c.problem, *replies.c})
 
 
 _NAMES = 1 << 24
@@ -261,36 +267,66 @@ class SqlPersonal:
         """Put the names into texts that people wrote: of jobs, schedules, drafts, and sources of batches. How many
         rows had one."""
         changed = 0
-        for table, columns in _WRITTEN_BY_PEOPLE.items():
-            for row in self._connection.execute(sa.select(table)).mappings().all():
-                values = {
-                    name: names.json(row[name]) if kind == "json" else names.text(row[name])
-                    for name, kind in columns.items()
-                    if row[name] is not None
-                }
-                if all(row[name] == value for name, value in values.items()):
-                    continue
-                if "seal" in table.c and is_whole(table, row):
-                    self._session.set(table, row, **values)
-                else:  # a damaged one stays so
-                    key = table.primary_key.columns[0]
-                    self._connection.execute(table.update().where(key == row[key.name]).values(values))
-                changed += 1
+        for table, row, values in self._rows_to_rename(names):
+            if "seal" in table.c and is_whole(table, row):
+                self._session.set(table, row, **values)
+            else:  # a damaged one stays so
+                key = table.primary_key.columns[0]
+                self._connection.execute(table.update().where(key == row[key.name]).values(values))
+            changed += 1
         return changed
 
-    def texts_left(self, names: Renaming) -> dict[str, tuple[str, ...]]:
-        """Table and column → keys of the rows whose text still names one of the customers."""
+    def texts_of(self, names: Renaming) -> Iterator[tuple[str, str, str]]:
+        """Table and column, key and text: each text that `rename_texts` would change, and each result or problem of a
+        job and each kept reply that names one of the customers, all of which are removed when somebody is forgotten."""
+        for table, row, values in self._rows_to_rename(names):
+            for column in values:
+                yield f"{table.name}.{column}", str(row[table.primary_key.columns[0].name]), row[column]
+        for place, key, text in self._removed_texts():
+            if text is not None and (names.is_left(text) or names.json(text) != text):
+                yield place, key, text
+
+    def texts_left(self, names: Renaming, *, removed_plans: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
+        """Table and column → keys of the rows whose text names one of the customers also after `rename_texts`.
+
+        removed_plans: plans that are removed with them, so that their rows do not count.
+        """
         found: dict[str, list[str]] = {}
         for table in metadata.sorted_tables:
             if table in _OF_CUSTOMERS:
                 continue
-            texts = [column for column in table.columns if isinstance(column.type, sa.Text)]
+            texts = [
+                column for column in table.columns if isinstance(column.type, sa.Text) and column not in _REMOVED_TEXTS
+            ]
             key = table.primary_key.columns[0]
-            for row in self._connection.execute(sa.select(key.label("key"), *texts)) if texts else ():
-                for column, text in zip(texts, row[1:], strict=True):
-                    if text is not None and names.is_left(text):
-                        found.setdefault(f"{table.name}.{column.name}", []).append(str(row.key))
+            for row in self._connection.execute(sa.select(key, *texts)).mappings() if texts else ():
+                if table in _OF_PLANS and row["plan_id"] in removed_plans:
+                    continue
+                for column in texts:
+                    text = row[column.name]
+                    if text is not None and names.is_left(_renamed(column, text, names)):
+                        found.setdefault(f"{table.name}.{column.name}", []).append(str(row[key.name]))
         return {place: tuple(keys) for place, keys in found.items()}
+
+    def _rows_to_rename(self, names: Renaming) -> Iterator[tuple[sa.Table, Mapping[str, Any], dict[str, str]]]:
+        """Rows in which people wrote an id that can have another name, with the columns that change."""
+        for table, columns in _WRITTEN_BY_PEOPLE.items():
+            for row in self._connection.execute(sa.select(table)).mappings().all():
+                written = {name: row[name] for name in columns if row[name] is not None}
+                values = {name: _renamed(table.c[name], text, names) for name, text in written.items()}
+                changed = {name: value for name, value in values.items() if value != written[name]}
+                if changed:
+                    yield table, {**row}, changed
+
+    def _removed_texts(self) -> Iterator[tuple[str, str, str | None]]:
+        results = sa.select(jobs.c.number, jobs.c.result, jobs.c.result_artefact, jobs.c.problem)
+        for number, result, artefact, problem in self._connection.execute(results):
+            long = None if artefact is None else self._session.artefacts.get(artefact)["json"][0].as_py()
+            yield "jobs.result", str(number), result if long is None else long
+            yield "jobs.problem", str(number), problem
+        for key, body in self._connection.execute(sa.select(replies.c.key, replies.c.body)):
+            yield "replies.key", key, key
+            yield "replies.body", key, None if body is None else bytes(body).decode(errors="replace")
 
     def plans_with(self, customers: Collection[str]) -> dict[str, frozenset[str]]:
         """Plans that were not launched, by id, with those of these customers they decide about or name."""
@@ -299,9 +335,8 @@ class SqlPersonal:
         for row in self._connection.execute(sa.select(plans).where(_not_launched())):
             condition = _condition(row.plan)
             theirs = {customer for customer in customers if names_in_condition(condition, customer)}
-            if row.decisions is not None:
-                ids = self._session.artefacts.get(row.decisions)["customer_id"].cast(pa.string())
-                theirs.update(ids.filter(pc.is_in(ids, value_set=asked)).to_pylist())
+            ids = self._session.artefacts.get(row.decisions)["customer_id"].cast(pa.string())
+            theirs.update(ids.filter(pc.is_in(ids, value_set=asked)).to_pylist())
             if theirs:
                 found[row.plan_id] = frozenset(theirs)
         return found
@@ -315,7 +350,7 @@ class SqlPersonal:
         """Remove a plan that was not launched."""
         waiting = sa.select(plans.c.plan_id).where(plans.c.plan_id == plan_id, _not_launched())
         if self._connection.execute(waiting).all():
-            for table in (plan_makers, approvals, plans):
+            for table in _OF_PLANS:
                 for row in self._session.raw(table, "plan_id", plan_id):
                     self._session.remove(table, row)
 
@@ -481,6 +516,16 @@ class SqlPersonal:
 
 def _not_launched() -> sa.ColumnElement[bool]:
     return plans.c.plan_id.not_in(sa.select(campaigns.c.plan_id))
+
+
+def _renamed(column: sa.Column[Any], text: str, names: Renaming) -> str:
+    """The text as `rename_texts` writes it: unchanged in a column in which people do not write."""
+    match column.info.get("personal"):
+        case "json":
+            return names.json(text)
+        case "text":
+            return names.text(text)
+    return text
 
 
 def _condition(plan: str) -> str:
