@@ -277,6 +277,19 @@ def test_an_archive_that_disco_did_not_write_is_refused(
     assert not (tmp_path / "evil").exists()
 
 
+def test_a_backup_from_before_the_first_release_is_refused_without_a_promise_to_upgrade(
+    disco: Disco, backup: Path, tmp_path: Path
+) -> None:
+    forged, target = tmp_path / "forged.tar.gz", tmp_path / "target"
+    forged.write_bytes(_rewritten(backup, lambda members: _with_manifest(members, revision="0011")))
+    code, _, error = disco("restore", forged, "--shop", target)
+    assert code == 1
+    assert "is of revision 0011, from before the first release" in error
+    assert "Go on with the disco that made it" in error
+    assert "then upgrade" not in error
+    assert not target.exists()
+
+
 def _unpacks_to(archive: bytes, content: bytes) -> bool:
     """Whether nothing changed: a flip in the time or name of gzip's header, or in the unused bits after a block."""
     try:

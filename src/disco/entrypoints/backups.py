@@ -62,7 +62,6 @@ def restore(file: Path, folder: Path) -> "Restored":
     from disco.operations import backup
     from disco.store.copying import copy_in, refuse_used
     from disco.store.opening import open_database, shown
-    from disco.store.schema import REVISION
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"shop {folder}", found="a file", expected="a folder, or nothing yet")
@@ -70,12 +69,7 @@ def restore(file: Path, folder: Path) -> "Restored":
         new.make_folder(folder)
         unpacked = stack.enter_context(temporary_folder("restore"))  # swept after a kill
         manifest = backup.unpack(file, unpacked)
-        if manifest.revision != REVISION:
-            newer = manifest.revision > REVISION
-            raise StateError(
-                f"The backup {file} is of revision {manifest.revision}; this disco restores {REVISION}",
-                fix="Install the newer disco." if newer else "Restore it with the disco that made it, then upgrade.",
-            )
+        _refuse_another_backup(file, manifest.revision)
         own = (folder / FILE).is_file()
         shop = Shop(folder, load_settings(folder if own or not (unpacked / FILE).is_file() else unpacked))
         database = open_database(shop.database_url)
@@ -99,6 +93,22 @@ def restore(file: Path, folder: Path) -> "Restored":
             artefacts=len(manifest.artefacts),
             kept=tuple(kept),
             missing_tables=_missing_tables(shop),
+        )
+
+
+def _refuse_another_backup(file: Path, revision: str) -> None:
+    """Refuse a backup of another revision than this program's: there is one way to upgrade, that of a database."""
+    from disco.store.opening import BEFORE_BASELINE
+    from disco.store.schema import BASELINE, REVISION
+
+    if revision < BASELINE:
+        words = f"The backup {file} is of revision {revision}, from before the first release, which this disco cannot"
+        raise StateError(f"{words} upgrade", fix=BEFORE_BASELINE)
+    if revision != REVISION:
+        newer = revision > REVISION
+        raise StateError(
+            f"The backup {file} is of revision {revision}; this disco restores {REVISION}",
+            fix="Install the newer disco." if newer else "Restore it with the disco that made it, then upgrade.",
         )
 
 

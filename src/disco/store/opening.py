@@ -31,6 +31,7 @@ _REVISION_IN = words(sa.select(sa.column("version_num")).select_from(sa.table(sc
 KNOWN_REVISIONS = (schema.BASELINE,)  # those of migrations/versions, the last one this program's
 _CONFLICTS = ("40001", "40P01")  # PostgreSQL's codes of a serialization failure and of a deadlock
 UPGRADE = "Back up the database and the folders beside it, then run `disco db upgrade`."
+BEFORE_BASELINE = "Go on with the disco that made it, or begin a new shop with `disco init`."
 _ANOTHER_DATABASE = "Name another database in disco.yaml (database_url)."
 # where trying again would not help: what SQLite says, in our words, and what to do
 _SQLITE_SAYS = (
@@ -195,7 +196,7 @@ def revision_of(connection: sa.Connection) -> str | None:
         return revision
     if revision.isdecimal() and "0000" < revision < schema.BASELINE:
         words = f"{place} is at revision {revision}, from before the first release, which this disco cannot upgrade"
-        raise StateError(words, fix="Go on with the disco that made it, or begin a new shop with `disco init`.")
+        raise StateError(words, fix=BEFORE_BASELINE)
     if revision.isdecimal() and revision > schema.REVISION:
         words = f"{place} is at revision {revision}, made by a newer disco; this one knows {schema.REVISION}"
         raise UpgradeError(words, fix="Install the newer disco.")
