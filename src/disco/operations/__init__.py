@@ -1,1 +1,1 @@
-"""A campaign's life on the ports: plan, launch, codes, ledger, learning, results. One module per use case."""
+"""A campaign's life on the store; one module per verb."""

@@ -425,7 +425,7 @@ def allocated_in_chunks(
 # `decide` for customers whose contexts an engine holds in chunks: more of them than fit into memory, or on a cluster.
 #
 # Draws and values are a chunk function, so contexts become decisions where they lie. What a plan needs besides (groups,
-# forecasts, the risk of overspending) is made by `deciding`, for customers in memory.
+# forecasts, the risk of overspending) is made by `decide`, for customers in memory.
 
 
 SEGMENT = "segment"

@@ -70,7 +70,8 @@ def _of_campaign(*, key: bool = False) -> sa.Column[int]:
 
 
 def _seal(name: str = "seal") -> sa.Column[str]:
-    """Nullable, because SQLite adds no other column to a table with rows; a row without its seal counts as changed."""
+    """Nullable, so that a row whose seal was removed is read and reported as changed, by the health check and by every
+    command that reads it, and the database does not refuse it first."""
     return sa.Column(name, sa.Text)
 
 
