@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -53,11 +53,17 @@ _DISPOSITIONS: tuple[tuple[Disposition, str | None], ...] = (
     (Disposition.UNMATCHED, "a refund refers to a purchase, a correction to a purchase or a refund"),
     (Disposition.EXPIRED, AFTER_RECALL),
 )
-_KINDS = pa.array(["purchase", "refund", "correction"])
 _PURCHASE, _REFUND, _CORRECTION = range(3)
 _CONTENT = ("ordered_at", "full_price_minor", "kind", "code", "customer_id", "refers_to")
 _FEW = 10_000  # rows that are judged sooner than Numba is imported, which hashes texts
 _MANY = float(2**62)  # a sum of refunds that no int64 should be asked to hold
+
+
+@cache
+def _kinds() -> pa.Array:
+    """In the order of `_PURCHASE`, `_REFUND` and `_CORRECTION`; made when it is needed, because PyArrow imports pandas
+    for its first array of a list."""
+    return pa.array(["purchase", "refund", "correction"])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +142,7 @@ def judge_together(rows: pa.Table, *, recalled_at: datetime | None = None) -> Ju
     events = rows["event_id"].combine_chunks().dictionary_encode()
     event = _indices(events)
     code, customer, refers = (_encoded(rows[name]) for name in ("code", "customer_id", "refers_to"))
-    kind = _indices(pc.index_in(rows["kind"].combine_chunks(), value_set=_KINDS))
+    kind = _indices(pc.index_in(rows["kind"].combine_chunks(), value_set=_kinds()))
 
     chief = _first_rows(event, rows.select(_CONTENT))  # per event: the row that is believed
     amounts = [np.asarray(rows[name].cast(pa.int64()).to_numpy()) for name in ("ordered_at", "full_price_minor")]
@@ -204,7 +210,7 @@ class NetPurchases:
 
 def net_purchases(applied: pa.Table) -> NetPurchases:
     """The net purchase of every code with one among these rows, all of them APPLIED."""
-    kind = _indices(pc.index_in(applied["kind"].combine_chunks(), value_set=_KINDS))
+    kind = _indices(pc.index_in(applied["kind"].combine_chunks(), value_set=_kinds()))
     if applied["refers_to"].null_count == applied.num_rows:  # neither refunds nor corrections
         bought = applied.filter(pa.array(kind == _PURCHASE)) if (kind != _PURCHASE).any() else applied
         paid = np.array(bought["full_price_minor"].to_numpy(), np.int64)
