@@ -1,8 +1,10 @@
 """What the documentation says is true: generated pages are current, README code runs, named files exist."""
 
+import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import typer
@@ -121,3 +123,30 @@ def test_source_files_named_on_the_pages_exist():
         if not (any((place / name).is_file() for place in places) if "/" in name else name in files)
     ]
     assert missing == []
+
+
+def test_names_beside_source_files_on_the_pages_are_in_them():
+    """`room/file.py` `name`, or `file.py` (`name`): the file defines the last part of the name, or has it as an argument."""
+    pair = re.compile(r"`((?:\w+/)*\w+\.py)`\s*[:→(]?\s*`([A-Za-z_][\w.]*)(?:\(\))?`")
+    sources = [path for folder in ("src/disco", "studies", "tests") for path in (ROOT / folder).rglob("*.py")]
+    gone = []
+    for page in PROSE:
+        for file, name in pair.findall(page.read_text()):
+            named = [path for path in sources if path.as_posix().endswith(f"/{file}")]
+            if not any(name.rpartition(".")[2] in _defined(path) for path in named):
+                gone.append(f"{page.relative_to(ROOT)} → {file} {name}")
+    assert gone == []
+
+
+@cache
+def _defined(source: Path) -> frozenset[str]:
+    """Functions, classes, arguments and variables of a file."""
+    found = set()
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return frozenset(found)
