@@ -398,7 +398,7 @@ def refuse_strangers(data: ShopData, plan: Plan, eligible: pa.Array) -> None:
 
 # ---- who is left out ----
 #
-# Who of the eligible customers a plan leaves out: those not on `include`, on `exclude`, or at the contact limit.
+# Eligible customers who are not on `include`, on `exclude`, or at the contact limit.
 #
 # All three narrow the condition `customers.eligible`, so a list never brings in somebody whom the condition keeps out
 # (docs/decisions/099-lists-and-contacts.md).
@@ -674,7 +674,7 @@ def _pairs(codes: pa.Table) -> pa.ChunkedArray:
 
 # ---- why a customer was not part of a campaign ----
 #
-# Why a customer was not part of a campaign: its plan read again, beside the customers table as it is now.
+# Its plan read again, beside the customers table as it is now.
 
 
 _LONGEST_SHOWN = 80  # characters of a cell

@@ -28,7 +28,7 @@ from disco.records.ports import Engine, TableEngine, Tables
 
 # ---- features of a day ----
 #
-# Features of a day, kept as files: built once per content of the tables, day and catalogue.
+# Kept as files: built once per content of the tables, day and catalogue.
 
 
 VALUE_BYTES = 4  # of disk: a feature of a customer in a compressed file
@@ -177,7 +177,7 @@ def _verified(path: Path) -> FeatureFile | None:
 
 # ---- contexts that were embedded before ----
 #
-# Contexts that were embedded before: the same features, customers and network give the same ones, so they are kept.
+# The same features, customers and network give the same ones, so they are kept.
 #
 # Embedding reads every feature of every customer. The second plan of a day, and a planner that is opened again, need
 # the same contexts and read six numbers per customer instead. A file is named `KEY-HASH.parquet`: the key of what the
@@ -244,8 +244,6 @@ def _read_contexts(path: Path, shape: tuple[int, int]) -> Contexts | None:
 
 
 # ---- contexts embedded by an engine ----
-#
-# Contexts of many customers, embedded where an engine runs its chunks.
 #
 # Of a plan, a chunk is a row group of the file of features. Whoever embeds it reads it from the file, so the features
 # do not travel: an executor is told which rows are meant and gives back their contexts, seven numbers per customer.

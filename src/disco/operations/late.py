@@ -454,7 +454,7 @@ def late_so_far(store: Store, campaign: str) -> tuple[LateDecision, ...]:
 
 # ---- at the speed of a checkout ----
 #
-# Late arrivals at the speed of a checkout: from what is prepared, several customers in one short transaction.
+# From what is prepared, several customers in one short transaction.
 #
 # A desk keeps in memory only what never changes: the plan's model, plans of other campaigns, the pool of codes, and a
 # tally that is named by the seal of what it counts. State, reserve, earlier decisions and what is prepared are read
@@ -646,7 +646,7 @@ def _is_integer(text: str) -> bool:
 
 # ---- what is prepared ----
 #
-# What is prepared for customers who arrive after a launch: contexts and reasons of all who have no decision yet.
+# For customers who arrive after a launch: contexts and reasons of all who have no decision yet.
 #
 # It is made at the launch and again by the job `contexts`, so that an arrival is decided without a look at the shop's
 # tables (`decide_at_desk`). The rules are those of `disco late`: the same condition, lists, features and labels

@@ -316,7 +316,7 @@ def purchases_of(store: Store, campaign: str, *, only_random: bool = False) -> P
 
 # ---- versions ----
 #
-# Versions of belief as they are kept: a model file and engagement as JSON; and what names a belief.
+# As they are kept: a model file and engagement as JSON; and what names a belief.
 
 _MOST = 2**31 - 1  # the largest number that both databases hold
 _SETTINGS = ("prior_rate", "prior_codes", "drift")

@@ -311,7 +311,7 @@ def _segments(given: Any, table: pa.Table, path: Path) -> Segments | None:
 
 # ---- values in chunks ----
 #
-# The solver alone for tables that an engine holds in chunks: Parquet larger than memory, or a cluster's.
+# The solver alone, for tables that an engine holds: Parquet larger than memory, or a cluster's.
 
 
 _BUCKETS = 256  # values and costs are brought together in as many parts, each of which has to fit into memory

@@ -64,7 +64,7 @@ from disco.store import Store, Transaction
 
 # ---- a decided plan ----
 #
-# A decided plan: who gets what, at which prices, with which expectation; named by the hash of its inputs, and kept.
+# Who gets what, at which prices, with which expectation; named by the hash of its inputs, and kept.
 
 
 _ID_LENGTH = 16
@@ -287,7 +287,7 @@ def with_codes(decisions: pa.Table, codes: pa.Array) -> pa.Table:
 
 # ---- from a plan and its customers to decisions ----
 #
-# From a plan and its customers to decisions: split the arms, decide each by its rule, say what to expect.
+# Split the arms, decide each by its rule, say what to expect.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -497,8 +497,6 @@ def _last_contexts(store: Store, campaign: str, network: str) -> Matrix | None:
 
 
 # ---- the verdict on tables and plans ----
-#
-# The verdict on a retailer's tables, or on a campaign plan.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

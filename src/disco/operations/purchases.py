@@ -286,7 +286,7 @@ def counts_of(rows: pa.Table) -> IngestCounts:
 
 # ---- with codes, and beside them ----
 #
-# What customers bought: with the codes of a campaign, from its ledger, and beside them, from the table of orders.
+# With the codes of a campaign, from its ledger; beside them, from the table of orders.
 
 _ORDERS = ("customer_id", "ordered_at", "paid")
 
@@ -360,7 +360,7 @@ def revenue_beside(
 
 # ---- sales of a campaign's codes ----
 #
-# What the codes of a campaign have sold, and whether that is what the plan forecast: one rule for every page.
+# What was sold, and whether that is what the plan forecast: one rule for every page.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

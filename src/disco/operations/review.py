@@ -592,7 +592,7 @@ def _groups(record: PlanRecord, store: Store) -> Iterator[LaunchCheck]:
 
 # ---- the plans that are kept ----
 #
-# The plans that are kept, the newest first, and the one that a new plan is compared with.
+# The newest first, and the one that a new plan is compared with.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -662,7 +662,7 @@ def plan_to_compare(store: Store, campaign: str, *, against: str = "", other_tha
 
 # ---- the first draft of a plan ----
 #
-# The first draft of a plan: sensible limits and dates for a new campaign, or those of an earlier one.
+# Sensible limits and dates for a new campaign, or those of an earlier one.
 
 
 _DEPTHS = ("0.1", "0.2", "0.3")  # where no campaign says which

@@ -40,7 +40,7 @@ class Site:
 
 # ---- the files of a shop ----
 #
-# The files of a shop: space, permission to write, who else may read them, and what killed processes left.
+# Space, permission to write, who else may read them, and what killed processes left.
 
 
 _LEAST_FREE_BYTES = 16 * 2**20

@@ -53,7 +53,7 @@ from disco.store import Transaction
 
 # ---- what a plan could reach ----
 #
-# What a plan could reach: revenue against markdown over weights, budgets or one cap, at the posterior mean.
+# Revenue against markdown over weights, budgets or one cap, at the posterior mean.
 
 
 WEIGHT_STEPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0)  # of the plan's revenue weight
