@@ -126,7 +126,7 @@ def test_source_files_named_on_the_pages_exist():
 
 
 def test_names_beside_source_files_on_the_pages_are_in_them():
-    """`room/file.py` `name`, or `file.py` (`name`): the file defines the last part of the name, or has it as an argument."""
+    """`room/file.py` `name`, or `file.py` (`name`): the file has a definition or argument of that (last) name."""
     pair = re.compile(r"`((?:\w+/)*\w+\.py)`\s*[:→(]?\s*`([A-Za-z_][\w.]*)(?:\(\))?`")
     sources = [path for folder in ("src/disco", "studies", "tests") for path in (ROOT / folder).rglob("*.py")]
     gone = []

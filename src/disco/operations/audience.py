@@ -398,7 +398,7 @@ def refuse_strangers(data: ShopData, plan: Plan, eligible: pa.Array) -> None:
 
 # ---- who is left out ----
 #
-# Eligible customers who are not on `include`, on `exclude`, or at the contact limit.
+# Eligible customers who are missing from `include`, on `exclude`, or at the contact limit.
 #
 # All three narrow the condition `customers.eligible`, so a list never brings in somebody whom the condition keeps out
 # (docs/decisions/099-lists-and-contacts.md).
