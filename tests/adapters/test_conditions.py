@@ -207,6 +207,7 @@ eligible_ids(pa.table({{"customer_id": ["c1"]}}), {ENDLESS!r}, name="t", evaluat
     finally:
         asking.send_signal(signal.SIGKILL)
         asking.wait()
+    end = time.monotonic() + 60
     while time.monotonic() < end and _runs(left[0]):
         time.sleep(0.05)
     assert not _runs(left[0])

@@ -43,6 +43,16 @@ def minus_log_posterior(counts, *, tau, phi, prior_rate, prior_codes):
     return of
 
 
+def test_pooled_depths_by_hand(monkeypatch):
+    """Each belongs to the part of all codes in which the middle of its own codes lies."""
+    monkeypatch.setattr(posterior, "_MOST_NODES", 2)
+    depths, sent, used = np.array([0.1, 0.2, 0.4]), np.array([[2.0, 2.0], [2.0, 0.0], [4.0, 1.0]]), np.eye(3, 2)
+    nodes, pooled_sent, pooled_used = posterior._pooled(depths, sent, used)
+    assert nodes == pytest.approx([(4 * 0.1 + 2 * 0.2) / 6, 0.4])  # of 11 codes, the middles are at 2, 5 and 8.5
+    assert pooled_sent.tolist() == [[4.0, 2.0], [4.0, 1.0]]
+    assert pooled_used.tolist() == [[1.0, 1.0], [0.0, 0.0]]
+
+
 def test_mode_and_covariance_are_those_of_an_optimiser(monkeypatch):
     monkeypatch.setattr(posterior, "_ROUGHNESS", (0.3,))
     monkeypatch.setattr(posterior, "_BUMPS", (0.2,))

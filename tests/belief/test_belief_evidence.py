@@ -40,6 +40,14 @@ def test_by_hand():
     np.testing.assert_array_equal(evidence.sums()[0], [[2, -1.5, 3], [-1.5, 4.25, -3.5], [3, -3.5, 5]])
 
 
+def test_other_rows_are_other_evidence_and_nothing_else_is_evidence():
+    rows = some_rows(50)
+    evidence = Evidence.of(*rows)
+    assert evidence == Evidence.of(*rows)
+    assert evidence != Evidence.of(*(column[:49] for column in rows))
+    assert evidence != evidence.hash
+
+
 def test_equals_pythons_integers():
     rows = some_rows(700)
     evidence = Evidence.of(*rows)

@@ -401,7 +401,7 @@ def test_a_parquet_file_in_chunks_learns_like_memory(tmp_path, monkeypatch):
         ContextNetwork(**few).fit(place) for place in (str(tmp_path / "rows.parquet"), tmp_path / "rows.parquet")
     )
     assert (one.embedding_.weights == again.embedding_.weights).all()
-    streamed = ContextNetwork(**{**few, "max_epochs": 30}).fit(tmp_path / "rows.parquet")
+    streamed = ContextNetwork(**{**few, "max_epochs": 10}).fit(tmp_path / "rows.parquet")
     assert max(len(chunk.target) for chunk in read) == 500
     assert streamed.feature_names_in_.tolist() == in_memory.feature_names_in_.tolist()
     assert explained(streamed.transform(X), level) > 0.75
