@@ -277,7 +277,11 @@ class Tree:
         return int(self.parent.size)
 
     def left_after(self, counts: Array, low: Array | None = None, high: Array | None = None) -> tuple[Array, Array]:
-        """low and high after `counts` (groups, depths) customers have taken their places."""
+        """low and high after `counts` (groups, depths) customers have taken their places.
+
+        As they come: a floor that is met is below 0, which asks for nothing, a cap below 0 is one that these break, and
+        what was unlimited stays far above any number of customers.
+        """
         taken = np.zeros(self.parent.size, np.int64)
         columns = counts.shape[1]
         if self.leaf.shape[0] > 1:
