@@ -35,6 +35,11 @@ def test_with_a_budget_for_many_customers_too(bad, matrix, rows):
         allocate(values, [rows // 4] * 3, costs=costs, budget=money)
 
 
+def test_more_depths_than_choices_can_name_are_refused():
+    with pytest.raises(InputError, match="32,768 columns"):
+        allocate(np.zeros((1, 2**15)), None)
+
+
 def test_bad_costs_are_named():
     with pytest.raises(InputError, match="costs, row 2"):
         allocate(VALUES, [1, 1], costs=[[1, 1], [np.nan, 1], [1, 1]], budget=1)
@@ -62,6 +67,7 @@ def test_bad_costs_are_named():
         ({"caps": [1, 1], "segments": Segments(["a", "b"], {})}, "one label"),
         ({"caps": [1, 1], "segments": Segments(["a", "b", "b"], {"c": {"caps": [1, 1]}})}, "'c'"),
         ({"caps": [1, 1], "segments": Segments(["a", "b", "b"], {"b": {"cap": [1, 1]}})}, "caps"),
+        ({"caps": [1, 1], "segments": Segments(["1", "b", "b"], {1: {"caps": [0, 0]}, "1": {"caps": [5, 5]}})}, "two"),
     ],
 )
 def test_limits_that_cannot_be_read_are_named(arguments, words):

@@ -6,6 +6,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -245,6 +246,15 @@ def _read_segments(
     order = sorted(given, key=str)
     row_of = {str(label): row for row, label in enumerate(order)}
     rows = len(order)
+    if len(row_of) < rows:
+        texts = [str(label) for label in order]
+        twice = next(one for one, other in pairwise(texts) if one == other)
+        raise LimitError(
+            "segments",
+            found=f"limits for two labels that read {twice!r}",
+            expected="each label once",
+            fix="Labels are compared as text, so that 1 and '1' are one segment: give its limits once.",
+        )
     rest = rows  # customers of segments without limits share one unlimited row
     rows_there = {label: row_of.get(str(label), rest) for label in there}
     segment = np.fromiter(map(rows_there.__getitem__, present), np.int64, customers)
