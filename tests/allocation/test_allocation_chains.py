@@ -89,6 +89,34 @@ def test_whom_the_distances_between_prices_settle_has_the_best_place_at_all_such
         assert np.array_equal(best[settled], place[settled])
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_who_is_settled_by_distances_wins_by_more_than_rounding_at_all_prices_that_are_accepted(seed):
+    """Prices at the very end of what `InBox.holds` forgives, and customers who win by hardly more than they must."""
+    rng = np.random.default_rng(seed)
+    depths, margin = 3, 1e-3
+    prices = rng.uniform(5.0, 10.0, depths)
+    every = np.append(0.0, prices)
+    gaps = PriceGaps(every[:, None] - every)
+    rule = rules.InBox(rules.PriceBox(prices[None, :], np.full((1, depths), 2.0), 2.0), margin, gaps)
+    worth = every[1:, None] + rng.uniform(-2.0, 2.0, (1, 400)) + margin * rng.uniform(-2.0, 2.0, (depths, 400))
+    rows = Rows(np.empty(0, np.uint64), np.ascontiguousarray(worth), None, None, None)
+    settled = rule.settle(rows, slice(0, 400), 400)
+    closed = np.setdiff1d(np.arange(400), settled.rows)
+    assert 20 < closed.size < 380
+    accepted = 0
+    for _ in range(2_000):
+        trial = prices + margin * rng.uniform(-1.0, 1.0, depths)
+        if not rule.holds(trial[None, :]):
+            continue
+        accepted += 1
+        net = np.vstack([np.zeros(400), worth - trial[:, None]])[:, closed]
+        mine = settled.choice[closed] + 1
+        own = net[mine, np.arange(closed.size)]
+        net[mine, np.arange(closed.size)] = -np.inf
+        assert (own - net.max(axis=0)).min() > 0.49 * margin
+    assert accepted > 100
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_prices_from_an_allocation_are_those_of_the_solve(seed):
     rng = np.random.default_rng(seed)

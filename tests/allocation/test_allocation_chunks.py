@@ -20,6 +20,7 @@ from disco.allocation import solve as solver
 from disco.allocation import table as tables
 from disco.allocation.highs import solve_with_highs
 from disco.allocation.problem import read_problem
+from disco.allocation.small import search
 from disco.records.errors import InputError, LimitError
 from disco.records.identity import customer_keys
 
@@ -190,6 +191,25 @@ def test_a_table_as_small_as_the_sample_is_solved_here_and_checked_by_a_pass():
     found, expected = allocated(chunked, 4), allocate(**whole)
     assert (found.proof.value, found.proof.status) == (expected.value, expected.status)
     assert found.passes == 2
+
+
+@pytest.mark.parametrize(("seed", "work"), [(6, search.WORK), (14, search.WORK), (14, 100_000)])
+def test_the_bound_of_a_small_budget_is_the_same_in_memory_and_in_chunks(monkeypatch, seed, work):
+    """Where prices alone prove less than the search: with a gap that is left (6), and with one of rounding (14)."""
+    monkeypatch.setattr(search, "WORK", work)
+    monkeypatch.setattr(search, "_TRIAL_WORK", work // 10)
+    rng = np.random.default_rng(seed)
+    customers, depths = int(rng.integers(20, 390)), np.array([0.1, 0.2, 0.3])
+    basket = 20.0 * np.exp(1.5 * rng.standard_normal((customers, 1)))
+    costs = basket * depths
+    values = 3.0 * basket * (1 - depths) * (0.2 + depths) * rng.uniform(0.8, 1.2, costs.shape) - costs
+    money = float(costs[:, 1].sum() * rng.uniform(0.1, 0.5))
+    columns = {"customer_id": np.arange(customers)}
+    columns |= {f"{depth:.1f}": values[:, k] for k, depth in enumerate(depths)}
+    columns |= {f"cost_{depth:.1f}": costs[:, k] for k, depth in enumerate(depths)}
+    proof = allocate_table(cut(pa.table(columns), 3), [customers // 3] * 3, budget=money).proof
+    whole = allocate(values, [customers // 3] * 3, costs=costs, budget=money, ids=np.arange(customers))
+    assert (proof.value, proof.bound, proof.gap, proof.status) == (whole.value, whole.bound, whole.gap, whole.status)
 
 
 def test_what_is_collected_is_the_sample_the_hashes_and_whom_the_pass_leaves_open(small_samples):

@@ -21,6 +21,25 @@ def test_not_a_finite_number_names_its_row(bad, rows, dtype):
         allocate(values, [rows, rows])
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("matrix", ["values", "costs"])
+@pytest.mark.parametrize("rows", [25_000, 100_000])
+def test_with_a_budget_for_many_customers_too(bad, matrix, rows):
+    rng, depths = np.random.default_rng(0), np.array([0.1, 0.2, 0.3])
+    basket = rng.gamma(3.0, 10.0, (rows, 1))
+    costs = basket * depths
+    values = 3.0 * basket * (1 - depths) * (0.2 + depths) * rng.uniform(0.8, 1.2, costs.shape) - costs
+    money = float(costs[:, 1].sum() * 0.2)
+    (values if matrix == "values" else costs)[rows // 2, 1] = bad
+    with pytest.raises(InputError, match=f"{matrix}, row {rows // 2 + 1}, column 1"):
+        allocate(values, [rows // 4] * 3, costs=costs, budget=money)
+
+
+def test_more_depths_than_choices_can_name_are_refused():
+    with pytest.raises(InputError, match="32,768 columns"):
+        allocate(np.zeros((1, 2**15)), None)
+
+
 def test_bad_costs_are_named():
     with pytest.raises(InputError, match="costs, row 2"):
         allocate(VALUES, [1, 1], costs=[[1, 1], [np.nan, 1], [1, 1]], budget=1)
@@ -48,6 +67,7 @@ def test_bad_costs_are_named():
         ({"caps": [1, 1], "segments": Segments(["a", "b"], {})}, "one label"),
         ({"caps": [1, 1], "segments": Segments(["a", "b", "b"], {"c": {"caps": [1, 1]}})}, "'c'"),
         ({"caps": [1, 1], "segments": Segments(["a", "b", "b"], {"b": {"cap": [1, 1]}})}, "caps"),
+        ({"caps": [1, 1], "segments": Segments(["1", "b", "b"], {1: {"caps": [0, 0]}, "1": {"caps": [5, 5]}})}, "two"),
     ],
 )
 def test_limits_that_cannot_be_read_are_named(arguments, words):

@@ -11,7 +11,7 @@ from disco.allocation.allocate import solve_problem
 from disco.allocation.limits import tree_of
 from disco.allocation.problem import read_problem
 from disco.allocation.rules import InBox, PriceBox
-from disco.allocation.solve import solve, solve_exactly
+from disco.allocation.solve import solve, solve_on_grid
 
 PROFILES = ("equal", "below", "far_below", "above", "scarce")
 
@@ -78,19 +78,19 @@ def test_a_scarce_depth_does_not_send_everybody_to_shortest_paths(kind, number, 
     values = np.asfortranarray(money(60_000, 8)[0].astype(dtype))
     caps = unequal_caps(kind, number, 60_000)
     problem = read_problem(values, caps)
-    slow = solve_exactly(problem, tree_of(problem.limits))
+    slow = solve_on_grid(problem, tree_of(problem.limits))
     most = []
-    settle_from = solver.settle_from
+    route_from = solver.route_from
 
     def counted(worth, *arguments):
         most.append(len(worth))
-        return settle_from(worth, *arguments)
+        return route_from(worth, *arguments)
 
     def everybody(*_, **__):
         raise AssertionError("the boxes did not hold")
 
-    monkeypatch.setattr(solver, "settle_from", counted)
-    monkeypatch.setattr(solver, "solve_exactly", everybody)
+    monkeypatch.setattr(solver, "route_from", counted)
+    monkeypatch.setattr(solver, "solve_on_grid", everybody)
     found = solver.solve(problem)
     assert max(most) <= 4_000
     assert (found.choice == slow.choice).all()
@@ -115,7 +115,7 @@ def test_every_route_finds_the_same_allocation():
     caps = caps_of("scarce", 300_000, 5)
     problem = read_problem(values, caps)
     by_newton = solve(problem)
-    exactly = solve_exactly(problem, tree_of(problem.limits))
+    exactly = solve_on_grid(problem, tree_of(problem.limits))
     row_major = solve(read_problem(np.ascontiguousarray(values), caps), engine=LocalEngine(threads=2))
     assert (by_newton.choice == exactly.choice).all()
     assert (by_newton.choice == row_major.choice).all()
@@ -236,8 +236,8 @@ def test_codes_for_nearly_everybody_are_settled_by_boxes(short, monkeypatch):
     caps = [customers // depths] * depths
     caps[0] -= short
     problem = read_problem(values, caps)
-    expected = solve_exactly(problem, tree_of(problem.limits))
-    monkeypatch.setattr(solver, "solve_exactly", None)
+    expected = solve_on_grid(problem, tree_of(problem.limits))
+    monkeypatch.setattr(solver, "solve_on_grid", None)
     found = allocate(values, caps)
     assert found.status is Status.OPTIMAL
     assert found.counts.sum() == customers - max(short, 0)

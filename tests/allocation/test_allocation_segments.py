@@ -10,7 +10,7 @@ from disco.allocation import Segments, allocate
 from disco.allocation import solve as solver
 from disco.allocation.limits import tree_of
 from disco.allocation.problem import read_problem
-from disco.allocation.solve import solve, solve_exactly
+from disco.allocation.solve import solve, solve_on_grid
 
 
 def money(rng, customers, depths):
@@ -53,7 +53,7 @@ def test_boxes_find_the_places_and_prices_of_shortest_paths(seed, segments):
     rng = np.random.default_rng(seed)
     problem = problem_of(rng, segments=segments)
     tree, rate = tree_of(problem.limits), float(rng.choice([0.0, 0.3, 1.0]))
-    expected = solve_exactly(problem, tree, rate=rate)
+    expected = solve_on_grid(problem, tree, rate=rate)
     size = int(rng.choice([problem.columns, tree.nodes - 1]))
     for warm in (None, rng.uniform(0.0, problem.values.max(), size), expected.potentials[1:]):
         found = solve(problem, rate=rate, warm=warm, engine=LocalEngine(threads=2))
@@ -70,9 +70,9 @@ def test_segments_of_a_campaign_are_settled_by_boxes(monkeypatch):
     problem = read_problem(values, [6000] * 6, segments=Segments(labels, own), costs=costs)
     tree = tree_of(problem.limits)
     for rate in (0.0, 0.5):
-        expected = solve_exactly(problem, tree, rate=rate)
+        expected = solve_on_grid(problem, tree, rate=rate)
         with monkeypatch.context() as patch:
-            patch.setattr(solver, "solve_exactly", None)
+            patch.setattr(solver, "solve_on_grid", None)
             found = solve(problem, rate=rate)
         np.testing.assert_array_equal(found.potentials, expected.potentials)
 

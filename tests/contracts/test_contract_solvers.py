@@ -16,14 +16,14 @@ from disco.allocation.conflicts import infeasible
 from disco.allocation.highs import solve_with_highs
 from disco.allocation.limits import tree_of
 from disco.allocation.problem import AllocationProblem, read_problem
-from disco.allocation.solve import solve_exactly
+from disco.allocation.solve import solve_on_grid
 
 Solve = Callable[[AllocationProblem], Allocation]
 
 
 def by_integers(problem: AllocationProblem) -> Allocation:
     """Shortest paths on grid integers, without any floating-point guess."""
-    return _proved(problem, solve_exactly(problem, tree_of(problem.limits)))
+    return _proved(problem, solve_on_grid(problem, tree_of(problem.limits)))
 
 
 def by_newton(problem: AllocationProblem) -> Allocation:

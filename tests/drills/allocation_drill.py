@@ -24,7 +24,7 @@ from disco.allocation.conflicts import infeasible
 from disco.allocation.highs import solve_with_highs
 from disco.allocation.limits import tree_of
 from disco.allocation.problem import AllocationProblem, read_problem
-from disco.allocation.solve import solve_exactly
+from disco.allocation.solve import solve_on_grid
 
 ROUNDING = 1e-9  # relative: HiGHS works with tolerances
 
@@ -92,7 +92,7 @@ def _without_short_cuts(*, levels: bool) -> Iterator[None]:
 
 
 def by_integers(problem: AllocationProblem) -> Allocation:
-    found = solve_exactly(problem, tree_of(problem.limits))
+    found = solve_on_grid(problem, tree_of(problem.limits))
     return certified(problem, found, seconds=0.0) if found.feasible else infeasible(problem, (), 0.0)
 
 

@@ -10,6 +10,7 @@ before it) and brings the others, who are solved exactly here. 3. A pass checks 
 a pass that settles everybody again, so that nobody's choice need be remembered. No pass changes anything.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,9 +29,8 @@ from disco.allocation.grid import tie_hash
 from disco.allocation.limits import CountsLike, Limits, SegmentLimits, Segments, read_limits, tree_of
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, Rows, agreed_ids, allowed_budget, read_problem
-from disco.allocation.result import Allocation, Status, relative_gap
+from disco.allocation.result import PROVED, Allocation, Status, relative_gap
 from disco.allocation.rules import Nobody
-from disco.allocation.small import PROVED
 from disco.allocation.solve import Closed, first_codes, solve, solve_table
 from disco.allocation.table import (
     ID,
@@ -91,7 +91,8 @@ def allocate(
     segments: caps and floors for parts of the customers.
     eligible: (customers, depths) Booleans; False: this customer may not get this depth.
     ids: (customers,) whole numbers or text, each once, which break ties; without them the row numbers do.
-    warm_prices: (depths,) prices of an earlier, similar solve. They save time and change nothing.
+    warm_prices: (depths,) prices of an earlier, similar solve. They save time and change nobody's depth. Where floors
+        bind, several prices prove the same allocation, and which of them is returned may depend on these.
     engine: what the customers are spread over. None is this thread; `disco.allocate` uses this machine's processors.
 
     >>> result = allocate([[3.0, 5.0], [2.0, 9.0], [4.0, 4.5]], [2, 1])
@@ -134,16 +135,20 @@ def solve_problem(
 def certified_budget(
     problem: AllocationProblem, filled: BudgetSolution, *, seconds: float, engine: Engine | None = None
 ) -> Allocation:
-    """The filled budget with the bound of its Lagrangian prices, or with its own value where the search proved it."""
+    """The filled budget with the bound of its Lagrangian prices, or with that of the search."""
     priced = filled.bound_from
     prices = replace(priced.solution, choice=filled.solution.choice)
     allocation = certified(problem, prices, seconds=seconds, budget_price=priced.rate, engine=engine)
-    if filled.exact or filled.bound < allocation.bound:  # the search knows better than the prices
-        bound = allocation.value if filled.exact else max(filled.bound, allocation.value)
-        gap = relative_gap(allocation.value, bound)
-        status = Status.OPTIMAL if gap <= PROVED else allocation.status
-        return replace(allocation, bound=bound, gap=gap, status=status)
-    return allocation
+    return with_known_bound(allocation, allocation.value if filled.exact else filled.bound)
+
+
+def with_known_bound(allocation: Allocation, bound: float) -> Allocation:
+    """With the bound of a search, where that knows better than the prices: the certificate cannot check it."""
+    if not bound < allocation.bound:
+        return allocation
+    bound = max(bound, allocation.value)
+    gap = relative_gap(allocation.value, bound)
+    return replace(allocation, bound=bound, gap=gap, status=Status.OPTIMAL if gap <= PROVED else allocation.status)
 
 
 def certified(
@@ -488,7 +493,7 @@ class _Solved:
     choices: _Choices
     found: Assignment  # of those whom the last pass left open
     rate: float | None  # the budget price; None: there is no budget
-    exact: bool = False  # proved optimal, though the prices alone may not show it
+    bound: float = math.inf  # what no allocation exceeds, where a search knows better than the prices
     segment_prices: Array | None = None  # where they are known apart from the potentials
 
 
@@ -616,7 +621,7 @@ class _Run:
             on_grid = closed.on_grid(found)
             first = self._fold(partial(_first_codes_of, choices, on_grid, closed.places, closed.scale), np.maximum)
             found = closed.with_first(found, first)
-        return _Solved(choices, found, rate=None if budget is None else 0.0, exact=budget is not None)
+        return _Solved(choices, found, rate=None if budget is None else 0.0)
 
     def _solved_here(self, rows: Rows, limits: Limits) -> TableAllocation:
         """All customers are here: solved as any table in memory, then checked by a pass as any other."""
@@ -639,8 +644,8 @@ class _Run:
             potentials = np.concatenate([potentials, (found.prices + found.segment_prices).ravel()])
         choices = _choices(Nobody(_groups(limits)), rows, found.choice, Reading(self.layout))
         placed = Assignment(found.choice, potentials, tree)
-        exact = found.status is Status.OPTIMAL
-        return self._checked(_Solved(choices, placed, found.budget_price, exact, found.segment_prices), limits)
+        solved = _Solved(choices, placed, found.budget_price, found.bound, found.segment_prices)
+        return self._checked(solved, limits)
 
     def _checked(self, solved: "_Solved", limits: Limits) -> TableAllocation:
         """The result with its proof: one more pass."""
@@ -654,8 +659,7 @@ class _Run:
         totals = self._fold(partial(_audited, choices, allowed.by_place, rate, most), Audit.__add__)
         cost = None if limits.budget is None else rounded(totals.cost)
         proof = state(limits, np.empty(0, np.int16), allowed, totals, cost, rate=rate, depths=self.layout.depths)
-        if solved.exact and limits.budget is not None and proof.status is not Status.OPTIMAL:
-            proof = replace(proof, bound=proof.value, gap=0.0, status=Status.OPTIMAL)
+        proof = with_known_bound(proof, solved.bound)
         proof = replace(proof, seconds=seconds, check_seconds=time.perf_counter() - start)
         decisions = self.table.transform(choices, choices.schema)
         return TableAllocation(proof, self.customers, self.passes, self.collected, decisions)

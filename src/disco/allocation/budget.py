@@ -155,7 +155,7 @@ def solve_budget(
     if relaxed is None:
         return None
     if relaxed.exact or not few:
-        return BudgetSolution(relaxed.filled, relaxed.best, relaxed.exact)
+        return BudgetSolution(relaxed.filled, relaxed.best)  # where the budget does not bind, prices prove it
     ended = search_to_the_end(lagrangian, relaxed, _relaxed_part)
     return BudgetSolution(ended.solution, relaxed.best, ended.exact, ended.bound)
 

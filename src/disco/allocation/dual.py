@@ -34,7 +34,7 @@ import numpy as np
 
 from disco.allocation.grid import grid_scale, to_grid
 from disco.allocation.limits import UNLIMITED, Limits, Tree, tree_of
-from disco.allocation.paths import settle_from
+from disco.allocation.paths import route_from
 from disco.allocation.rules import PriceBox, PriceGaps, compete, compete_four
 from disco.allocation.table import TableSample
 from disco.records.arrays import Array
@@ -354,7 +354,7 @@ def limits_worth(prices: Array, low: Array, high: Array) -> float:
 
 
 @inner_kernel(cache=True)
-def _reach(step: Array, windows: Array, density: Array, floorless: bool, k: int) -> float:
+def _longest_step(step: Array, windows: Array, density: Array, floorless: bool, k: int) -> float:
     """The largest scale, at most 1, at which a step leaves price k in sight of where its density was seen."""
     scale = 1.0
     size = abs(step[k, 0])
@@ -368,9 +368,9 @@ def _reach(step: Array, windows: Array, density: Array, floorless: bool, k: int)
     none = 0.0  # ties with "no code"
     for other in range(windows.size):
         none += density[k, other]
-        apart, reach = abs(step[k, 0] - step[other, 0]), 4.0 * max(window, windows[other])
-        if other < k and density[k, other] < 0.0 and apart > reach:
-            scale = min(scale, reach / apart)
+        apart, in_sight = abs(step[k, 0] - step[other, 0]), 4.0 * max(window, windows[other])
+        if other < k and density[k, other] < 0.0 and apart > in_sight:
+            scale = min(scale, in_sight / apart)
     if none > 1e-9 * density[k, k] and size > 4.0 * window:
         scale = min(scale, 4.0 * window / size)
     return scale
@@ -391,9 +391,9 @@ def descend(
     """Improve prices in place until every depth is within `tolerance` customers of its limit; returns the imbalance.
 
     D is convex and made of straight pieces, so that its slope jumps from customer to customer and Newton's step is
-    right on average only. A step is therefore cut to what was seen of the density (`_reach`), taken if it lowers D or
-    the largest imbalance, and otherwise cut to three tenths, five times at most. Where nobody is near a second choice
-    there is no density, and no way to go: then the imbalance that is returned says so.
+    right on average only. A step is therefore cut to what was seen of the density (`_longest_step`), taken if it lowers
+    D or the largest imbalance, and otherwise cut to three tenths, five times at most. Where nobody is near a second
+    choice there is no density, and no way to go: then the imbalance that is returned says so.
 
     sample: (depths, customers) values, -∞ = ineligible.
     low, high: (depths,) limits in customers of this sample (∞ = none).
@@ -461,7 +461,7 @@ def descend(
             stop = not (largest < np.inf and abs(window) < np.inf)  # nobody is near a second choice: no way to go
             scale = 1.0 if largest > 0.0 else 0.0
             for k in range(columns):
-                scale = min(scale, _reach(step, windows, density, floorless, k))
+                scale = min(scale, _longest_step(step, windows, density, floorless, k))
         if stop:
             tie_density(sample, prices, first, second, winner, window, shown, False, density, windows)
             return worst
@@ -471,13 +471,13 @@ def descend(
             trial[k] = 0.0 if crossed or (low[k] <= 0.0 and moved < 0.0) else moved
 
 
-def _left_over(spare: float, spread: float, thinning: float) -> int:
+def _left_over(spare: float, spread: float, noise_share: float) -> int:
     """Customers of a sample among whom those are who get nothing, where codes are short for `spare` of them.
 
     As for a scarce depth: m - spread · √m ≥ spare, and some more.
     """
     half = 0.5 * spread
-    most = (half + math.sqrt(half * half + max(spare, 0.0))) ** 2 if thinning > 0.0 else max(spare, 0.0)
+    most = (half + math.sqrt(half * half + max(spare, 0.0))) ** 2 if noise_share > 0.0 else max(spare, 0.0)
     return int(most) + 4 + int(spread)
 
 
@@ -514,7 +514,7 @@ def guess(
     Returns the width of the common shift, the imbalance left, and how many customers the box leaves open, about.
     """
     columns, rows = sample.shape
-    spread, thinning = precision.spread, precision.thinning
+    spread, noise_share = precision.spread, precision.noise_share
     counts = np.empty(columns)
     density = np.empty((columns, columns))
     if cold:
@@ -526,15 +526,15 @@ def guess(
                 descend(small, low * part, high * part, prices, 20, 1.0 + 0.005 * rows / step, few, counts, density)
     # of a table without sampling noise, only a depth that is scarce beside the others: where all are, prices would be
     # those of one selection each
-    scarce = (low <= 0.0) & (high < (_SCARCE if thinning > 0.0 else min(_SCARCE, 0.25 * high.max())))
+    scarce = (low <= 0.0) & (high < (_SCARCE if noise_share > 0.0 else min(_SCARCE, 0.25 * high.max())))
     missed = descend(sample, low, high, prices, NEWTON_PASSES, precision.tolerance, scarce, counts, density)
     level, spare = 0.0, rows - float(high.sum())
     if low.max() <= 0.0:
-        without = _left_over(spare, spread, thinning) if 0.0 < spare < _SCARCE else 0
+        without = _left_over(spare, spread, noise_share) if 0.0 < spare < _SCARCE else 0
         level = _anchor(sample, prices, counts, density, without if without < rows // 32 else 0)
     hold_one = level > 0.0 or spare <= 1e-9 * rows
     shift, opened = box(
-        density, prices, counts, low, high, float(rows), thinning, spread, scarce, width, error, hold_one
+        density, prices, counts, low, high, float(rows), noise_share, spread, scarce, width, error, hold_one
     )
     if level > 0.0:
         shift = max(shift, level + float(width[~scarce].max(initial=0.0)))
@@ -543,12 +543,12 @@ def guess(
         error += (shift / spread) ** 2  # of the level, which all prices have in common: another may be the one at 0
     lowest[:] = -np.inf
     if scarce.any():
-        opened += _lowest(sample, prices, high, scarce, thinning, spread, shift, width, lowest)
+        opened += _lowest(sample, prices, high, scarce, noise_share, spread, shift, width, lowest)
     return shift, missed, opened
 
 
 def _lowest(
-    sample: Array, prices: Array, high: Array, scarce: Array, thinning: float, spread: float, shift: float,
+    sample: Array, prices: Array, high: Array, scarce: Array, noise_share: float, spread: float, shift: float,
     width: Array, lowest: Array,
 ) -> float:  # fmt: skip
     """The least that scarce depths may cost, and how many customers that leaves open.
@@ -563,7 +563,7 @@ def _lowest(
     opened = 0.0
     for k in np.flatnonzero(scarce).tolist():
         half = 0.5 * spread
-        wanted = (half + math.sqrt(half * half + high[k])) ** 2 if thinning > 0.0 else high[k]
+        wanted = (half + math.sqrt(half * half + high[k])) ** 2 if noise_share > 0.0 else high[k]
         customers = min(int(wanted) + 4 + int(spread), rows)
         lowest[k] = max(_price_for(sample, k, first, second, winner, customers) - off, -shift)
         opened += customers
@@ -613,7 +613,7 @@ def _pin_apart(density: Array, prices: Array, free: Array) -> None:
 
 @njit(nogil=True, cache=True)
 def box(
-    density: Array, prices: Array, counts: Array, low: Array, high: Array, rows: float, thinning: float,
+    density: Array, prices: Array, counts: Array, low: Array, high: Array, rows: float, noise_share: float,
     spread: float, scarce: Array, width: Array, error: Array, hold_one: bool,
 ) -> tuple[float, float]:  # fmt: skip
     """Half-widths of `spread` standard errors around each price; returns that of the common shift and how many stay
@@ -638,13 +638,13 @@ def box(
     for k in range(columns):
         share = counts[k] / rows
         for other in range(columns):
-            noise[k, other] = -thinning * rows * share * counts[other] / rows
+            noise[k, other] = -noise_share * rows * share * counts[other] / rows
         off = 0.0
         if prices[k] > 0.0:
             off = abs(high[k] - counts[k])
         elif prices[k] < 0.0:
             off = abs(low[k] - counts[k])
-        noise[k, k] += thinning * rows * share + off * off + 1.0
+        noise[k, k] += noise_share * rows * share + off * off + 1.0
         slack = high[k] - counts[k]
         if low[k] > 0.0:
             slack = min(slack, counts[k] - low[k])
@@ -702,7 +702,7 @@ def tied(sample: Array) -> bool:
 class Guess(NamedTuple):
     """Prices with error bars, from a sample."""
 
-    potentials: Array  # (nodes - 1,) prices, of segments on top of those of depths
+    potentials: Array  # (nodes - 1,) prices summed up to each node, without the root
     box: PriceBox
     gaps: PriceGaps | None  # how far prices may be from each other; without segments
     open_share: float  # of the customers whom the box leaves open, about
@@ -715,7 +715,13 @@ class Precision:
 
     spread: float  # half-widths of the box, in standard errors
     tolerance: float  # customers of the sample by whom a limit may be missed
-    thinning: float  # 1 - sample / population: how much of the sampling noise applies; 0 = the sample is everybody
+    noise_share: float  # of a sample's noise that is left, 1 - sample / population; 0: the sample is everybody
+
+
+def tolerated_miss(customers: float, *, noisy: bool) -> float:
+    """Customers by whom Newton may miss a limit: well below the noise of a count in a sample, which is up to half the
+    root of its customers, and less again where there is hardly any noise to hide it."""
+    return 2.0 + (0.15 if noisy else 0.05) * math.sqrt(customers)
 
 
 def guess_prices(
@@ -728,7 +734,8 @@ def guess_prices(
     *,
     top: float,
 ) -> Guess | None:
-    """Newton on a sample; None: values tie too often, or the limits of segments are not caps alone.
+    """Newton on a sample; None: with segments alone, where floors bind, where there are more limits than `_MOST_NODES`,
+    or where values tie. Without segments ties show in `Guess.missed` and `Guess.open_share`, and the caller judges.
 
     low, high: (nodes - 1,) the limits of the sample's share.
     potentials: to begin with; None: from nowhere.
@@ -743,7 +750,7 @@ def guess_prices(
         sample.net, low, high, centre, potentials is None, precision, width, lowest, error
     )  # fmt: skip
     gaps = None
-    if precision.thinning > 0.0:
+    if precision.noise_share > 0.0:
         gaps = _gaps_of_guess(centre, width, lowest, shift, error, precision.spread)
     box = _box_of_guess(centre, width, lowest, shift, top)
     return Guess(centre, box, gaps, opened / max(sample.size, 1), missed)
@@ -798,7 +805,7 @@ def sample_prices(sample: Array, low: Array, high: Array) -> Array:
     caps = np.maximum(np.rint(high / step), high > 0).astype(np.int64)
     tree = tree_of(Limits(caps, np.minimum(np.floor(low / step), caps).astype(np.int64)))
     keys = np.arange(few.shape[1]).astype(np.uint64)
-    found = settle_from(worth, keys, None, tree, tree.low, tree.high, scale, None)
+    found = route_from(worth, keys, None, tree, tree.low, tree.high, scale, None)
     return np.zeros(few.shape[0]) if found is None else found.potentials[1:]
 
 
@@ -848,7 +855,7 @@ class _Caps:
             whole[here, here] = whole[:columns, here] = whole[here, :columns] = own
         return whole
 
-    def spread_of_places(self, covariance: Array) -> Array:
+    def error_of_places(self, covariance: Array) -> Array:
         """Standard errors of π (groups, depths) from the covariance of y."""
         columns = self.columns
         variance = covariance.diagonal()
@@ -918,7 +925,7 @@ def _guess_by_limits(
     y, missed, density = _descend_limits(sample, limits, high, y, precision.tolerance)
     below = limits.below(sample.counts)
     counts = sample.counts.ravel()
-    apart = precision.thinning * (np.diag(counts) - np.outer(counts, counts) / max(sample.rows, 1))
+    apart = precision.noise_share * (np.diag(counts) - np.outer(counts, counts) / max(sample.rows, 1))
     at_nodes = np.vstack([np.tile(np.eye(limits.columns), limits.groups), np.eye(counts.size)])
     off = np.where(y > 0.0, high - below, 0.0)
     noise = at_nodes @ apart @ at_nodes.T + np.diag(off**2 + 1.0)
@@ -929,7 +936,7 @@ def _guess_by_limits(
     if free.any():
         inverse = np.linalg.pinv(curvature[np.ix_(free, free)], rcond=1e-9, hermitian=True)
         covariance[np.ix_(free, free)] = inverse @ noise[np.ix_(free, free)] @ inverse
-    width = spread * limits.spread_of_places(covariance)
+    width = spread * limits.error_of_places(covariance)
     none = np.maximum(density.sum(axis=2), 0.0)
     between = -density * (1.0 - np.eye(limits.columns))
     opened = 2.0 * float((none * width).sum() + (between.sum(axis=2) * width).sum())

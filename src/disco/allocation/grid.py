@@ -1,13 +1,15 @@
 """Exact integers: values on a grid, ties by hash, and who would lose least by moving from one place to another.
 
-Values are rounded once to a grid about 52 bits below the largest, so that sums, comparisons and therefore decisions
-cannot depend on the order of anything. Costs of moves are pairs (value, hash), compared lexicographically. The lists of
-cheapest movers are short and sorted, and refilled when they run out: a list holds everybody cheaper than its
-`floor_cost`; a customer beyond that need not be in it.
+Values are rounded once to a grid of 52 bits below the largest (48 with the 240 limits that boxes take), so that sums,
+comparisons and therefore decisions cannot depend on the order of anything. Costs of moves are pairs (value, hash),
+compared lexicographically. The lists of cheapest movers are short and sorted, and refilled when they run out: a list
+holds everybody cheaper than its `unlisted_from`; a customer beyond that need not be in it.
 
-Why integers prove what floats do: rounding changes the value of a customer by half a grid unit at most, that is by
-about 2⁻⁵³ of the largest value, which is what a float64 of that size is uncertain by itself. The certificate works on
-the values as they were given, so that it would show if it were more.
+Why integers prove what floats do: rounding changes the value of a customer by half a grid unit at most. With up to 14
+depths that is about 2⁻⁵³ of the largest value, which is what a float64 of that size is uncertain by itself; each
+doubling of the nodes takes a bit more, so that 240 limits make it 2⁻⁴⁹. The certificate works on the values as they
+were given, and drops only what is rounding of a customer's own values and prices, so that a gap above `result.PROVED`
+would show.
 
 Why hashes: several optimal allocations are common (two customers who are worth the same), and which of them is found
 would depend on the order of rows, on the number of threads, and on the guess. The pair (value, hash) has one optimum.
@@ -61,8 +63,8 @@ class Movers(NamedTuple):
     nearest: Array  # (lists, room) customers
     cost: Array  # (lists, room, 2) (value, hash) of their moves
     size: Array  # (lists,) how many are listed
-    partial: Array  # (lists,) 1: there may be others, none cheaper than `floor_cost`
-    floor_cost: Array  # (lists, 2)
+    may_be_others: Array  # (lists,) 1: customers who are not listed, none cheaper than `unlisted_from`
+    unlisted_from: Array  # (lists, 2) (value, hash)
 
 
 @inner_kernel(cache=True)
@@ -83,7 +85,7 @@ def _insert(row: int, count: int, i: int, value: int, tie: int, movers: Movers) 
 @inner_kernel(cache=True)
 def refill(row: int, a: int, b: int, member: int, worth: Array, keys: Array, movers: Movers, following: Array) -> None:
     """Collect the cheapest movers a → b among the members of a place, cheapest first."""
-    cost, size, partial, floor_cost = movers.cost, movers.size, movers.partial, movers.floor_cost
+    cost, size, may_be_others, unlisted_from = movers.cost, movers.size, movers.may_be_others, movers.unlisted_from
     room = cost.shape[1]
     count = 0
     more = 0
@@ -111,9 +113,9 @@ def refill(row: int, a: int, b: int, member: int, worth: Array, keys: Array, mov
         count += 1
         i = following[i]
     size[row] = count
-    partial[row] = more
-    floor_cost[row, 0] = low_value
-    floor_cost[row, 1] = low_hash
+    may_be_others[row] = more
+    unlisted_from[row, 0] = low_value
+    unlisted_from[row, 1] = low_hash
 
 
 @inner_kernel(cache=True)
@@ -133,20 +135,20 @@ def forget(row: int, i: int, movers: Movers) -> None:
 @inner_kernel(cache=True)
 def remember(row: int, i: int, value: int, tie: int, movers: Movers) -> None:
     """Insert a newcomer, unless their move costs more than the list answers for."""
-    cost, size, partial, floor_cost = movers.cost, movers.size, movers.partial, movers.floor_cost
-    if partial[row] and not less(value, tie, floor_cost[row, 0], floor_cost[row, 1]):
+    cost, size, may_be_others, unlisted_from = movers.cost, movers.size, movers.may_be_others, movers.unlisted_from
+    if may_be_others[row] and not less(value, tie, unlisted_from[row, 0], unlisted_from[row, 1]):
         return
     room = cost.shape[1]
     if size[row] == room:
         last = room - 1
         if not less(value, tie, cost[row, last, 0], cost[row, last, 1]):
-            partial[row] = 1
-            floor_cost[row, 0] = value
-            floor_cost[row, 1] = tie
+            may_be_others[row] = 1
+            unlisted_from[row, 0] = value
+            unlisted_from[row, 1] = tie
             return
-        partial[row] = 1
-        floor_cost[row, 0] = cost[row, last, 0]
-        floor_cost[row, 1] = cost[row, last, 1]
+        may_be_others[row] = 1
+        unlisted_from[row, 0] = cost[row, last, 0]
+        unlisted_from[row, 1] = cost[row, last, 1]
         size[row] = last
     _insert(row, size[row], i, value, tie, movers)
     size[row] += 1
@@ -154,6 +156,9 @@ def remember(row: int, i: int, value: int, tie: int, movers: Movers) -> None:
 
 def grid_scale(largest: float, *, nodes: int) -> float:
     """The power of two that takes values of at most `largest` to integers whose path sums stay below 2⁶².
+
+    A path visits each node once, and no step of it is longer than two values, so that sums stay below 2⁵⁷. The bits
+    between are room for potentials, and for distances that are measured beyond them.
 
     >>> grid_scale(3.0, nodes=9) == 2.0 ** (52 - 2)
     True

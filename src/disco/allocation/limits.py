@@ -6,6 +6,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -245,6 +246,15 @@ def _read_segments(
     order = sorted(given, key=str)
     row_of = {str(label): row for row, label in enumerate(order)}
     rows = len(order)
+    if len(row_of) < rows:
+        texts = [str(label) for label in order]
+        twice = next(one for one, other in pairwise(texts) if one == other)
+        raise LimitError(
+            "segments",
+            found=f"limits for two labels that read {twice!r}",
+            expected="each label once",
+            fix="Labels are compared as text, so that 1 and '1' are one segment: give its limits once.",
+        )
     rest = rows  # customers of segments without limits share one unlimited row
     rows_there = {label: row_of.get(str(label), rest) for label in there}
     segment = np.fromiter(map(rows_there.__getitem__, present), np.int64, customers)
@@ -277,7 +287,11 @@ class Tree:
         return int(self.parent.size)
 
     def left_after(self, counts: Array, low: Array | None = None, high: Array | None = None) -> tuple[Array, Array]:
-        """low and high after `counts` (groups, depths) customers have taken their places."""
+        """low and high after `counts` (groups, depths) customers have taken their places.
+
+        As they come: a floor that is met is below 0, which asks for nothing, a cap below 0 is one that these break, and
+        what was unlimited stays far above any number of customers.
+        """
         taken = np.zeros(self.parent.size, np.int64)
         columns = counts.shape[1]
         if self.leaf.shape[0] > 1:

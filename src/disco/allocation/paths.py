@@ -1,4 +1,6 @@
-"""Exact allocation of few customers: successive shortest paths on the graph of depths, in lexicographic integers.
+"""Exact allocation of customers who are at hand, as a rule few, by successive shortest paths.
+
+The graph is that of depths, and costs are pairs of integers.
 
 Nodes form a tree: 0 is "no code", its children are the depths, and with segments each depth has one child per segment.
 A customer sits at a leaf (or at 0). Potentials are pairs (value, hash) and are compared lexicographically, so ties in
@@ -9,7 +11,7 @@ value are settled by the hash and never by rounding or by order. Conventions, fo
 
 The first line says that nobody gains by moving from their place to another at these prices, the second that only a
 limit which binds has one. Together they make the allocation optimal (docs/maths.md), and they hold at every step for
-whoever sits rightly: `settle` begins with everybody at their best place and the limits ignored, and then moves what is
+whoever sits rightly: `route` begins with everybody at their best place and the limits ignored, and then moves what is
 too much at one node to where there is room, each time along the path that costs least. Costs along a path are measured
 beyond the potentials, so that they are never negative and Dijkstra's search finds the cheapest. Moving along it and
 lowering the potentials by the distances keeps both lines true. When nothing is too much any more, the allocation is
@@ -37,7 +39,7 @@ _KEPT = (12, 32, 96)
 
 
 @njit(nogil=True, cache=True)
-def settle(
+def route(
     worth: Array,
     keys: Array,
     group: Array,
@@ -65,7 +67,7 @@ def settle(
     places = columns + 1
 
     # every customer takes their best place at the starting potentials
-    flow = np.zeros(nodes, np.int64)
+    flow = np.zeros(nodes, np.int64)  # customers below each node, as many as its limits let through
     first = np.full(groups * places, -1, np.int64)
     following = np.full(customers, -1, np.int64)
     previous = np.full(customers, -1, np.int64)
@@ -94,7 +96,7 @@ def settle(
             flow[leaf[g, best]] += 1
 
     # limits take the flow their price allows; what does not fit is the imbalance to be routed
-    excess = np.zeros(nodes, np.int64)
+    excess = np.zeros(nodes, np.int64)  # customers too many at a node; negative: so many are missing
     total = 0
     for node in range(nodes - 1, 0, -1):  # children have larger numbers than their parents
         price_value = value_potential[node] - value_potential[parent[node]]
@@ -118,9 +120,9 @@ def settle(
     nearest = np.empty((lists, room), np.int64)
     cost = np.empty((lists, room, 2), np.int64)
     size = np.zeros(lists, np.int64)
-    partial = np.ones(lists, np.int64)
-    floor_cost = np.full((lists, 2), -_FAR)
-    movers = Movers(nearest, cost, size, partial, floor_cost)
+    may_be_others = np.ones(lists, np.int64)
+    unlisted_from = np.full((lists, 2), -_FAR)
+    movers = Movers(nearest, cost, size, may_be_others, unlisted_from)
     group_of = np.full(nodes, -1, np.int64)
     column_of = np.full(nodes, -1, np.int64)
     for g in range(groups):
@@ -208,7 +210,7 @@ def settle(
                         continue
                     row = slot * places + b + 1
                     if size[row] == 0:
-                        if not partial[row]:
+                        if not may_be_others[row]:
                             continue
                         refill(row, a, b, first[slot], worth, keys, movers, following)
                         if size[row] == 0:
@@ -308,7 +310,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Routed:
     """The exact places of a few customers, with the potentials that prove them."""
 
     choice: Array  # (customers,) column, -1 = none
@@ -318,7 +320,7 @@ class Settled:
     hashes: Array  # (nodes,) potentials of the tie hashes
 
 
-def settle_from(
+def route_from(
     worth: Array,
     keys: Array,
     group: Array | None,
@@ -327,9 +329,13 @@ def settle_from(
     high: Array,
     scale: float,
     prices: Array | None,
-    start: Settled | None = None,
-) -> Settled | None:
-    """Shortest paths from prices per depth or per node, or from an earlier result; None: the limits cannot be met."""
+    start: Routed | None = None,
+) -> Routed | None:
+    """Shortest paths; None: the limits cannot be met.
+
+    prices: per depth or per node without the root, to begin with; None: 0.
+    start: an earlier result, which replaces the prices.
+    """
     columns = worth.shape[1]
     if start is not None:
         values, hashes = start.values.copy(), start.hashes.copy()
@@ -342,7 +348,7 @@ def settle_from(
                 values[tree.leaf] = values[1 : columns + 1]
     choice = np.empty(worth.shape[0], np.int64)
     groups = np.zeros(worth.shape[0], np.int64) if group is None else group
-    if not settle(worth, keys, groups, tree.leaf, tree.parent, low, high, values, hashes, choice)[0]:
+    if not route(worth, keys, groups, tree.leaf, tree.parent, low, high, values, hashes, choice)[0]:
         return None
     places = np.where(choice < 0, -1, groups * columns + choice)
-    return Settled(choice, places, values / scale, values, hashes)
+    return Routed(choice, places, values / scale, values, hashes)

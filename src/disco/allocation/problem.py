@@ -131,6 +131,10 @@ class Rows(NamedTuple):
         return self.take(np.argsort(self.keys, kind="stable"))
 
 
+# Choices are 16-bit integers.
+_MOST_COLUMNS = 2**15 - 1
+
+
 @dataclass(frozen=True, slots=True)
 class AllocationProblem:
     """The arguments of `allocate`, checked; matrices are contiguous, values and costs of one type."""
@@ -298,6 +302,8 @@ def read_problem(
     columns, customers = worth.shape
     if columns == 0:
         raise InputError("values", found="no column", expected="at least one depth")
+    if columns > _MOST_COLUMNS:
+        raise InputError("values", found=f"{columns:,} columns", expected=f"at most {_MOST_COLUMNS:,} depths")
     if customers == 0:
         raise InputError("values", found="an empty table", expected="at least one customer")
     named = _read_names(values, depths, beside=(("costs", costs), ("eligible", eligible)))

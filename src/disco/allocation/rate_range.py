@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.dual import Precision, guess_prices
+from disco.allocation.dual import Precision, guess_prices, tolerated_miss
 from disco.allocation.lagrangian import (
     Lagrangian,
     Priced,
@@ -44,6 +44,7 @@ from disco.allocation.limits import tree_of
 from disco.allocation.problem import AllocationProblem, Rows, TableCells
 from disco.allocation.rules import InBox, InRange, PriceBox, RateRange, choice_sums, place_counts
 from disco.allocation.table import (
+    SAMPLE_MARGIN,
     TOO_MANY,
     Pass,
     TableInChunks,
@@ -70,8 +71,6 @@ _RATES_TRIED = 24
 _KINK = 1e-2
 # Share of a sample's variance that is left once everybody was counted nearby: boxes are four times narrower.
 _NOISE_LEFT = 0.06
-# Share of the largest value by which a place must win: far above the rounding of a bid.
-_MARGIN = 1e-10
 
 
 @njit(nogil=True, cache=True)
@@ -201,7 +200,7 @@ class RateSample:
 
         Limits are those of the sample's share. Once everybody was counted nearby, they are corrected by as many
         customers as the sample has too many or too few of there; prices then are those of everybody but for customers
-        who change their minds between here and there (`thinning` is what is left of the variance).
+        who change their minds between here and there (`noise_share` is what is left of the variance).
 
         The noise of what is spent: at a depth with a price the number of customers is given by its limit, and only
         their mean cost is uncertain. At the others their number is uncertain, too.
@@ -216,7 +215,7 @@ class RateSample:
         self.magnitude = max(self.magnitude, magnitude)
         low, high = np.maximum(self.tree.low[1:], 0) * share, self.tree.high[1:] * share
         placed = min(size, float(high[:columns].sum()))
-        thinning, tolerance, missing = 1.0 - share, 2.0 + 0.15 * math.sqrt(placed), 0.0
+        noise_share, tolerance, missing = 1.0 - share, tolerated_miss(placed, noisy=True), 0.0
         if self._corrections:
             nearest = min(self._corrections, key=lambda one: abs(one.rate - rate))
             crowded = high[:columns].sum() >= size * (1.0 - 1e-9)  # nobody need go without a code: that must stay so
@@ -224,9 +223,10 @@ class RateSample:
             high = np.maximum(high - nearest.below, 0.25)
             if crowded:
                 high[:columns] += max(size - float(high[:columns].sum()), 0.0) / columns
-            thinning, tolerance, missing = _NOISE_LEFT * thinning, 2.0 + 0.05 * math.sqrt(placed), nearest.cost
+            noise_share, missing = _NOISE_LEFT * noise_share, nearest.cost
+            tolerance = tolerated_miss(placed, noisy=False)
         sample = TableSample(net, segment, np.arange(size), magnitude)
-        precision = Precision(self.spread, tolerance, thinning)
+        precision = Precision(self.spread, tolerance, noise_share)
         found = guess_prices(sample, self.tree, low, high, potentials, precision, top=magnitude)
         most_missed = 8.0 * tolerance if self.tree.leaf.shape[0] > 1 else 4.0 * tolerance + 10.0
         if found is None or not math.isfinite(found.open_share) or found.missed > most_missed:
@@ -244,7 +244,7 @@ class RateSample:
         variance = float((square - cost**2 / np.maximum(count, 1.0))[priced].sum())
         variance += max(float(square[~priced].sum() - cost[~priced].sum() ** 2 / size), 0.0)
         budget = self.budget * share
-        noise = math.sqrt(max(variance, 0.0) * thinning) / budget
+        noise = math.sqrt(max(variance, 0.0) * noise_share) / budget
         over = (float(cost.sum()) + missing) / budget - 1.0
         return Point(rate, over, noise, potentials, prices, box, self._below(sums[0]), spent, worth)
 
@@ -575,7 +575,7 @@ def contested_part(table: BudgetTable, *, within: Ends | None, spread: float) ->
     points = find_ends(sample, within=within)
     if points is None:
         return None
-    range_, margin = range_of(points), _MARGIN * sample.magnitude
+    range_, margin = range_of(points), SAMPLE_MARGIN * sample.magnitude
     open_share = sample.open_share(range_, margin)
     if open_share > TOO_MANY:
         return None

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# The relative gap up to which a value is called optimal. Value and bound are exact sums that are rounded once, but each
+# term of what is left on the table is a difference of floats: sums of these can show no less.
+PROVED = 1e-12
+
+
 class Status(StrEnum):
     """How a solve ended; `meaning` says it in words."""
 
@@ -56,7 +61,7 @@ class Allocation:
     choice: Integers  # (customers,) column of `values`, -1 = none
     value: float  # Σ values[i, choice[i]]
     bound: float  # no allocation within the limits exceeds it
-    gap: float  # (bound - value) / max(|bound|, |value|), 0 when equal
+    gap: float  # (bound - value) / max(|bound|, |value|); at most `PROVED` where the status is OPTIMAL
     prices: Vector  # (depths,) what one more code of a depth would add; negative where a floor costs
     counts: Integers  # (depths,) customers per depth
     status: Status

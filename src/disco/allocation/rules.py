@@ -116,7 +116,7 @@ class PriceGaps(NamedTuple):
     most: Array  # (1 + depths, 1 + depths) the largest p_a - p_b, with "no code" first; ∞: nobody is settled at a
 
     def holds(self, prices: Array, *, margin: float = 0.0) -> bool:
-        """Whether no two prices (depths,) are further apart, but for a margin.
+        """Whether no two prices (depths,) are further apart, but for a margin: prices of the grid are rounded.
 
         >>> gaps = PriceGaps(np.array([[0.0, -1.9], [2.1, 0.0]]))
         >>> gaps.holds(np.array([2.05])), gaps.holds(np.array([1.8]))
@@ -127,10 +127,10 @@ class PriceGaps(NamedTuple):
 
 
 @inner_kernel(cache=True)
-def _left_apart(cells: TableCells, rate: float, base: int, reach: Array, winner: Array, near: Array) -> int:
+def _left_apart(cells: TableCells, rate: float, base: int, win_by: Array, winner: Array, near: Array) -> int:
     """Move to the front of near those of its customers base + near[at] whose winner may lose; how many they are.
 
-    reach: (1 + depths, 1 + depths) by how much place a must be worth more than place b, with "no code" first.
+    win_by: (1 + depths, 1 + depths) by how much place a must be worth more than place b, with "no code" first.
     Without branches, which nothing could predict.
     """
     values, eligible, costs, _ = cells
@@ -143,12 +143,12 @@ def _left_apart(cells: TableCells, rate: float, base: int, reach: Array, winner:
             own = np.float64(values[place - 1, base + j])
             if costs.size > 0:
                 own -= rate * np.float64(costs[place - 1, base + j])
-        wins = own > reach[place, 0]
+        wins = own > win_by[place, 0]
         for k in range(values.shape[0]):
             x = np.float64(values[k, base + j])
             if costs.size > 0:
                 x -= rate * np.float64(costs[k, base + j])
-            beaten = own - x > reach[place, k + 1]
+            beaten = own - x > win_by[place, k + 1]
             if eligible.size > 0:
                 beaten |= not eligible[k, base + j]
             wins &= beaten
@@ -158,14 +158,14 @@ def _left_apart(cells: TableCells, rate: float, base: int, reach: Array, winner:
 
 
 @inner_kernel(cache=True)
-def _reaches(box: PriceBox, margin: float, reach: Array) -> float:
+def _win_by(box: PriceBox, margin: float, win_by: Array) -> float:
     """Fill by how much a place must win (groups · (1 + depths),), "no code" first; returns the largest lower price."""
     groups, columns = box.centre.shape
     dearest = 0.0
     for group in range(groups):
-        reach[group * (columns + 1)] = 2.0 * box.none_width + margin
+        win_by[group * (columns + 1)] = 2.0 * box.none_width + margin
         for k in range(columns):
-            reach[group * (columns + 1) + k + 1] = 2.0 * box.width[group, k] + margin
+            win_by[group * (columns + 1) + k + 1] = 2.0 * box.width[group, k] + margin
             dearest = max(dearest, abs(box.centre[group, k] - box.width[group, k]))
     return dearest
 
@@ -198,9 +198,9 @@ def _screen(
         shifts[k] = centre[0, k] - width[0, k]
     for k in range(columns, columns + 4):
         shifts[k] = 0.0  # of a line from which the price is taken already
-    doubt = 0.0 if values.itemsize == 8 else 2.0**-21
-    reach = np.empty(groups * places, np.float64)
-    dearest = _reaches(box, margin, reach)
+    doubt = 0.0 if values.itemsize == 8 else 2.0**-21  # two bids are rounded four times, by 2⁻²⁴ each
+    win_by = np.empty(groups * places, np.float64)
+    dearest = _win_by(box, margin, win_by)
     won = np.zeros((4, groups * places), np.int64)  # four, because neighbours often choose alike
     of_group = np.zeros(BLOCK, np.int64)  # where the places of each customer's segment begin in these two
     near = np.empty(BLOCK + 1, np.int64)
@@ -251,7 +251,7 @@ def _screen(
         for j in range(count):
             best = np.float64(first[j])
             near[left] = j
-            left += 1 if best - second[j] <= reach[of_group[j] + winner[j]] + doubt * (abs(best) + dearest) else 0
+            left += 1 if best - second[j] <= win_by[of_group[j] + winner[j]] + doubt * (abs(best) + dearest) else 0
         still = left
         if apart.size > 0:
             still = _left_apart(cells, rate, base, beyond, winner, near[:left])
@@ -275,9 +275,13 @@ _NO_GAPS = np.empty((0, 0))
 class InBox:
     """Whose place is the same for all prices of a box, or for all that are no further apart than is possible.
 
-    A customer is settled at a depth k that is ahead of the second best by more than 2·width_k where all prices are at
-    their lowest: k alone may then become dearer, by twice its width, which is the worst corner for it. "No code" bids
-    the width of the common shift, for the same reason.
+    Prices are p = centre + shift + own, with |shift| ≤ none_width for all of them together and |own_k| ≤ width_k. A
+    customer is settled at a depth k that is ahead of the second best by more than 2·width_k where all prices are at
+    their lowest: k alone may then become dearer, by twice its width, which is the worst corner for it. "No code" has no
+    price, so that the shift counts against it alone: it bids none_width, as if all prices were higher by the whole
+    shift, and where it is the best it must win by 2·none_width, as if they were all lower.
+
+    With gaps a customer is settled by the box *or* by the gaps, so that `holds` asks for both.
     """
 
     box: PriceBox
@@ -298,11 +302,13 @@ class InBox:
 
     def holds(self, prices: Array) -> bool:
         """Whether final prices (groups, depths) are among those for which customers were settled."""
-        return self.box.holds(prices) and (self.gaps is None or self.gaps.holds(prices[0], margin=self.margin))
+        # gaps between prices that move together may be no wider than rounding, of which half the margin is forgiven;
+        # by the other half whoever was settled still wins. Boxes forgive nothing, and leave the whole margin
+        return self.box.holds(prices) and (self.gaps is None or self.gaps.holds(prices[0], margin=0.5 * self.margin))
 
     @property
-    def reach(self) -> float:
-        """The largest price at which bids are compared."""
+    def largest_price(self) -> float:
+        """In size, of those at which bids are compared: it sets their rounding."""
         return float(np.abs(self.box.centre - self.box.width).max() + self.box.none_width)
 
 
@@ -362,12 +368,12 @@ def _screen_on_grid(
                     if tie > best_hash:
                         best = k
                         best_hash = tie
-            reach = hash_width[group, best] if best >= 0 else 0
-            is_open = best >= 0 and best_value == 0 and best_hash <= reach
+            own_width = hash_width[group, best] if best >= 0 else 0
+            is_open = best >= 0 and best_value == 0 and best_hash <= own_width
             for k in range(columns):
                 if k != best and worth[k] == best_value:
                     ahead = best_hash - (tie_hash(keys[i], k) - hash_price[group, k])
-                    is_open |= ahead <= reach + hash_width[group, k]
+                    is_open |= ahead <= own_width + hash_width[group, k]
         choice[i - start] = best
         if is_open:
             if opened < rows.size:
@@ -490,5 +496,5 @@ class InRange:
         worth, spent, _ = choice_sums(rows.values, rows.costs, settled, part.start, *self.scales)
         return Settling(
             opened.size, one.choice, place_counts(settled, group, shape), opened[:room] + part.start,
-            worth=int(worth), spent=int(spent),
+            one.largest, one.magnitude, worth=int(worth), spent=int(spent),
         )  # fmt: skip

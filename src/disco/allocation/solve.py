@@ -23,6 +23,11 @@ bound D(p*) of docs/maths.md, which no allocation exceeds:
 - A limit with a price is met exactly. The paths see what the settled customers leave of each limit (`Tree.left_after`)
   and give a positive price to a full cap alone, and a negative one to a floor that is just met.
 
+The prices are those of shortest paths over everybody, too. Optimal prices of the whole table suit the open customers as
+well, so that the smallest of theirs, p*, are at most the smallest of the table. But p* is in the box and suits the
+settled, so that it is itself among the prices of the table: the two are equal. And so are ties: whoever was settled
+wins by more than a tie (`Grid.margin`), so that only open customers are indifferent, and the paths decide by hash.
+
 The certificate (`certificate`) does not believe any of this: it computes value and D(p*) anew from the table.
 
 When prices leave the box
@@ -30,10 +35,11 @@ When prices leave the box
 Then some settled customer might prefer another place, and nothing has been proved. Nobody is repaired one by one: the
 whole pass is thrown away. Newton begins again, at the prices that were found and on a sample without neighbours, and
 the box around its result is four times as wide. The same happens where a pass settles more customers at a place than
-its cap allows, for then no prices of the box can be right. If the second box fails as well (values tie, or the sample
-was unlike the table), the rule of ties is tried, whose prices come from exact paths on samples. The last resort is
-shortest paths over everybody, which need no box; a table in chunks is brought here for them, or refused where it is too
-large. So a bad guess costs another pass, and never a decision.
+its cap allows, for then no prices of the box can be right; no others were found, so that Newton begins at the sample's.
+If the second box fails as well (values tie, or the sample was unlike the table), the rule of ties is tried, whose
+prices come from exact paths on samples. The last resort is shortest paths over everybody, which need no box; a table in
+chunks is brought here for them, or refused where it is too large. So a bad guess costs another pass, and never a
+decision.
 
 What calls what: `solve` and `solve_table` are the doors, for tables in memory and in chunks. `_by_boxes` is one round
 of steps 1 to 4, `_guess` is step 1, and `_among` solves whom a pass left open, by `_by_boxes` again or by `_paths`.
@@ -50,14 +56,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.dual import Guess, Precision, descend, guess_prices, sample_prices, tied
+from disco.allocation.dual import Guess, Precision, descend, guess_prices, sample_prices, tied, tolerated_miss
 from disco.allocation.grid import grid_scale, to_grid
 from disco.allocation.limits import Tree, tree_of
-from disco.allocation.paths import Assignment, Settled, settle_from
+from disco.allocation.paths import Assignment, Routed, route_from
 from disco.allocation.problem import AllocationProblem, Rows, TableCells
 from disco.allocation.rules import GridBox, InBox, OnGrid
 from disco.allocation.table import (
     COPIED,
+    MARGIN,
+    SAMPLE_MARGIN,
     TOO_MANY,
     Grid,
     Pass,
@@ -84,9 +92,11 @@ _PATHS_ALONE, _PATHS_ALONE_IN_SEGMENTS = 250_000, 3_000
 # Shares of a sample: a guess that leaves more open gets a sample four times as large; one that leaves more than the
 # second settles too few to be worth a pass and a copy of the rest.
 _OPEN_SHARE, _USELESS = 0.3, 0.4
+# Newton is lost where it misses a limit by so many times what is tolerated; by less, what is missed widens the box.
+_MISSED = 8.0
 # Half-widths of the boxes, in standard errors: the second where the first does not hold. Of a table whose customers are
 # all in the sample, what is uncertain is where Newton stopped.
-_SPREADS, _SPREADS_OF_ALL = (3.5, 14.0), (3.0, 12.0)
+_SPREADS = (3.5, 14.0)
 # The same for prices of tie hashes; each around the prices that the one before has found. The second is no wider: at
 # 1,000,000 × 8 whole values and caps of 2.5%, a wide second one left 200,000 open and took as long as all else.
 _HASH_SPREADS = (3.0, 3.0, 12.0)
@@ -129,8 +139,9 @@ def solve(
     """
     tree = tree_of(problem.limits)
     if problem.customers <= _FEW:
-        return solve_exactly(problem, tree, rate=rate, warm=warm)
-    closed = Closed.of(problem, tree) if tree.leaf.shape[0] > 1 else None  # one depth for everybody is only scarce
+        return solve_on_grid(problem, tree, rate=rate, warm=warm)
+    # a depth that is closed to all is found by selection (`dual._lowest`); only one closed in a segment needs this
+    closed = Closed.of(problem, tree) if tree.leaf.shape[0] > 1 else None
     if closed is None:
         return _solve(problem, tree, rate=rate, warm=warm, engine=engine)
     found = _solve(closed.left(), tree, rate=rate, warm=closed.start(warm), engine=engine)
@@ -151,10 +162,10 @@ def _solve(
         placed = _by_boxes(table, tree, tree.low, tree.high, warm, rate=rate)
         if placed is not None:
             return Assignment(placed.choice, placed.potentials, tree)
-    return solve_exactly(problem, tree, rate=rate, warm=warm, engine=engine)
+    return solve_on_grid(problem, tree, rate=rate, warm=warm, engine=engine)
 
 
-def solve_exactly(
+def solve_on_grid(
     problem: AllocationProblem,
     tree: Tree,
     *,
@@ -166,18 +177,18 @@ def solve_exactly(
 
     warm: as in `solve`; only the prices of depths are read.
     """
-    start = None if warm is None else warm[: problem.columns]
-    table, sampled = TableInMemory(problem, rate, engine), None
-    if problem.customers > 4 * _TIED_SAMPLES[0]:  # a sample would hardly be smaller than fewer, and none is taken
+    prices = None if warm is None else warm[: problem.columns]
+    table, of_sample = TableInMemory(problem, rate, engine), None
+    if problem.customers > 4 * _TIED_SAMPLES[0]:  # of fewer, a sample would be as large as the table
         table = table.keyed()
-        placed, sampled = _by_ties(table, tree, start, rate=rate)
+        placed, of_sample = _by_ties(table, tree, prices, rate=rate)
         if placed is not None:
             return Assignment(placed.choice, placed.potentials, tree)
-    everybody, grid = _all_on_grid(table, tree)
-    settled = _paths(everybody, tree, tree.low, tree.high, grid, start, sampled)
-    if settled is None:
+    customers, grid = _all_on_grid(table, tree)
+    routed = _paths(customers, tree, tree.low, tree.high, grid, prices, of_sample)
+    if routed is None:
         return Assignment(np.full(problem.customers, -1, np.int16), np.zeros(tree.nodes), tree, feasible=False)
-    return Assignment(settled.choice.astype(np.int16), settled.potentials, tree)
+    return Assignment(routed.choice.astype(np.int16), routed.potentials, tree)
 
 
 class Placed(NamedTuple):
@@ -187,7 +198,7 @@ class Placed(NamedTuple):
     """
 
     choice: Array  # (customers at hand,)
-    potentials: Array  # (nodes,)
+    potentials: Array  # (nodes,) prices summed up to each node
     by: Pass  # who was settled, and by which rule
 
 
@@ -199,37 +210,47 @@ def solve_table(table: ValueTable, tree: Tree) -> Placed | None:
 
 def _by_boxes(
     table: ValueTable, tree: Tree, low: Array, high: Array, potentials: Array | None, *, rate: float = 0.0,
-    everybody: bool = False,
+    sample_is_all: bool = False,
 ) -> Placed | None:  # fmt: skip
     """By sample, box, pass, and the same again on whom the pass leaves open; None: boxes do not settle this table.
 
-    Two boxes are tried. Each round ends in one of four ways: the final prices are in the box (done); they are not, or
-    the settled customers break a cap (the next box, wider); the pass has settled too few (None); the limits cannot be
-    met by the open customers, which a wrong box may cause as well (None: the caller tries another way, and the last
-    way decides whether limits contradict each other).
+    Two boxes are tried. A round is done where the final prices are in the box. Where they are not, or the settled
+    customers break a cap, the next box is tried, which is wider. All other ends are None, whatever the cause: the
+    caller tries another way, and the last way decides whether limits contradict each other. The causes are
 
-    low, high: (nodes,) what is left of the limits. potentials: to begin with; None: from nowhere.
-    everybody: the sample is everybody, as of tables with few customers.
+    - nobody can be sampled, or everybody should be copied and is too many;
+    - Newton finds no prices (`dual.guess_prices` lists why), or the box leaves most of the sample open;
+    - the pass leaves too many open to be kept;
+    - the open customers cannot meet what is left of the limits, which a wrong box may cause as well;
+    - neither box holds.
+
+    low, high: (nodes,) what is left of the limits.
+    potentials: (nodes - 1,) to begin with, prices summed up to each node without the root; None: from nowhere.
+    rate: the table's budget price. Tables of open customers, and of everybody copied, hold net values: it is 0 there.
+    sample_is_all: the sample is everybody, as of tables with few customers.
     """
-    everybody = everybody or table.customers <= _ALL_AT_ONCE
-    if everybody and table.grid is None:
+    sample_is_all = sample_is_all or table.customers <= _ALL_AT_ONCE
+    if sample_is_all and table.grid is None:
         here = table.everybody()
-        return None if here is None else _by_boxes(here, tree, low, high, potentials, everybody=True)
+        return None if here is None else _by_boxes(here, tree, low, high, potentials, sample_is_all=True)
     if table.sizes[0] == 0:
         return None
-    for spread in _SPREADS_OF_ALL if everybody else _SPREADS:
-        guess = _guess(table, tree, low, high, potentials, spread=spread, rate=rate, everybody=everybody)
+    for again, spread in enumerate(_SPREADS):
+        guess = _guess(
+            table, tree, low, high, potentials, spread=spread, rate=rate, sample_is_all=sample_is_all,
+            scattered=again > 0,
+        )  # fmt: skip
         if guess is None:
             return None
         rule, potentials = guess.rule, guess.potentials
-        if guess.open_share > _USELESS and not everybody:
+        if guess.open_share > _USELESS and not sample_is_all:
             here = table.everybody()
             if here is not None:
-                return _by_boxes(here, tree, low, high, potentials, everybody=True)
+                return _by_boxes(here, tree, low, high, potentials, sample_is_all=True)
             if guess.open_share > TOO_MANY:
                 return None
         passed = table.screen(rule, open_share=guess.open_share)
-        if passed.grid.margin > rule.margin:  # the sample has missed the largest values by far
+        if passed.grid.margin > rule.margin:  # a sample may miss the largest value by a factor of 100, not by more
             rule = replace(rule, margin=passed.grid.margin)
             passed = table.screen(rule, open_share=guess.open_share)
         if not passed.kept or passed.opened > TOO_MANY * table.customers:
@@ -239,7 +260,7 @@ def _by_boxes(
             continue
         grid = Grid(passed.grid.top, rule.margin)
         open_table = TableInMemory(table.net(passed), engine=table.engine, grid=grid)
-        found = _among(open_table, tree, low_left, high_left, potentials, last=everybody)
+        found = _among(open_table, tree, low_left, high_left, potentials, box_was_tried=sample_is_all)
         if found is None:
             return None
         if rule.holds(found.potentials[tree.leaf]):
@@ -249,17 +270,18 @@ def _by_boxes(
 
 
 def _among(
-    table: TableInMemory, tree: Tree, low: Array, high: Array, potentials: Array | None, *, last: bool = False
-) -> Placed | Settled | None:
-    """Exact places of open customers: boxes again, or shortest paths on the last of them; None: they are too many.
+    table: TableInMemory, tree: Tree, low: Array, high: Array, potentials: Array | None, *, box_was_tried: bool
+) -> Placed | Routed | None:
+    """Exact places of open customers: boxes again, or shortest paths on the last of them.
 
-    last: a box around all of them was tried already.
+    None: they are too many for paths, or cannot meet the limits that are left to them.
+    box_was_tried: around all of them, so that another would leave as many open.
     """
-    found: Placed | Settled | None = None
-    if table.customers > _FEW and not last:
+    found: Placed | Routed | None = None
+    if table.customers > _FEW and not box_was_tried:
         found = _by_boxes(table, tree, low, high, potentials)
     most = _PATHS_ALONE if tree.leaf.shape[0] == 1 else _PATHS_ALONE_IN_SEGMENTS
-    if found is None and (last or table.customers <= most):
+    if found is None and (box_was_tried or table.customers <= most):
         assert table.grid is not None
         open_ones = _on_grid(table, tree, table.grid)
         found = _paths(open_ones, tree, low, high, table.grid, potentials)
@@ -276,35 +298,37 @@ class _BoxGuess(NamedTuple):
 
 def _guess(
     table: ValueTable, tree: Tree, low: Array, high: Array, potentials: Array | None, *, spread: float, rate: float,
-    everybody: bool,
+    sample_is_all: bool, scattered: bool,
 ) -> _BoxGuess | None:  # fmt: skip
-    """From a sample that grows until its box settles most customers; None: values tie too often for Newton.
+    """From a sample that grows until its box settles most customers; None: Newton finds no prices, even from exact ones
+    of a small sample, or values tie so often that a box would settle few.
 
     The sample is solved by Newton for the limits' share of it. What the box would leave open is first estimated from
     the density of ties, and then counted on the sample itself, with the very rule of the pass. A sample four times as
     large has half the error, so that the box is half as wide and leaves half as many open; it is taken while that pays.
+
+    scattered: no neighbours in the sample, who may be alike.
     """
     lost = False
-    sizes = list((table.customers,) if everybody else table.sizes)
+    sizes = list((table.customers,) if sample_is_all else table.sizes)
     while True:
-        sample = table.sample(sizes[0], scattered=spread >= 10.0)
+        sample = table.sample(sizes[0], scattered=scattered)
         share = sample.size / table.customers
         top = sample.magnitude + rate * table.problem.largest_cost if table.grid is None else table.grid.top
-        tolerance = 2.0 + (0.05 if everybody else 0.15) * math.sqrt(sample.size)
-        enough = 50.0 + 0.01 * sample.size if everybody else 8.0 * tolerance
+        tolerance = tolerated_miss(sample.size, noisy=not sample_is_all)
         low_part, high_part = np.maximum(low[1:], 0) * share, high[1:] * share
         precision = Precision(spread, tolerance, 1.0 - share)
         guess = guess_prices(sample, tree, low_part, high_part, potentials, precision, top=top)
         if guess is None:
             return None
-        if not math.isfinite(guess.open_share) or guess.missed > enough:
+        if not math.isfinite(guess.open_share) or guess.missed > _MISSED * tolerance:
             if lost or tree.leaf.shape[0] > 1 or tied(sample.net):
                 return None
             potentials, lost = sample_prices(sample.net, low_part, high_part), True
             continue
         rule = _box_rule(guess, table, sample, rate)
         open_share = guess.open_share
-        if not everybody:
+        if not sample_is_all:
             open_share = min(open_share, rule.settle(sample.rows, slice(0, sample.size), 0).opened / sample.size)
         useless = open_share > _USELESS and table.customers <= COPIED
         if useless and tied(sample.net):
@@ -317,10 +341,11 @@ def _guess(
 
 def _box_rule(guess: Guess, table: ValueTable, sample: TableSample, rate: float) -> InBox:
     """A place must win by a margin far above the rounding of a bid, or whoever is nearly indifferent would be settled
-    by the last bits. Where prices are larger than all values, they set the rounding."""
-    margin = 1e-10 * sample.magnitude if table.grid is None else table.grid.margin
+    by the last bits. Where prices are larger than all values, they set the rounding. A sample's margin is a hundred
+    times as large, for it may miss the largest value."""
+    margin = SAMPLE_MARGIN * sample.magnitude if table.grid is None else table.grid.margin
     rule = InBox(guess.box, margin, guess.gaps, rate)
-    return replace(rule, margin=max(margin, 1e-12 * rule.reach))
+    return replace(rule, margin=max(margin, MARGIN * rule.largest_price))
 
 
 class _OnGrid(NamedTuple):
@@ -354,17 +379,17 @@ def _all_on_grid(table: TableInMemory, tree: Tree) -> tuple[_OnGrid, Grid]:
 
 def _paths(
     customers: _OnGrid, tree: Tree, low: Array, high: Array, grid: Grid, prices: Array | None,
-    start: Settled | None = None,
-) -> Settled | None:  # fmt: skip
-    """Shortest paths; None: the limits cannot be met."""
+    start: Routed | None = None,
+) -> Routed | None:  # fmt: skip
+    """Shortest paths; None: the limits cannot be met. start: an earlier result, which replaces the prices."""
     scale = grid_scale(grid.top, nodes=tree.nodes)
     group = customers.group if tree.leaf.shape[0] > 1 else None
-    return settle_from(customers.worth, customers.keys, group, tree, low, high, scale, prices, start)
+    return route_from(customers.worth, customers.keys, group, tree, low, high, scale, prices, start)
 
 
 def _by_ties(
     table: ValueTable, tree: Tree, prices: Array | None, *, rate: float = 0.0
-) -> tuple[Placed | None, Settled | None]:
+) -> tuple[Placed | None, Routed | None]:
     """Where the same values come again and again: exact prices of a sample, and a width for hashes alone.
 
     Returns the places, or None where no width settles the table, and the last prices found.
@@ -410,7 +435,7 @@ def _by_ties(
 def hash_widths(sampled: Array, spread: float) -> Array:
     """Half-widths of hash prices, `spread` standard errors, from how many customers of a sample each place has."""
     share = spread / np.sqrt(np.maximum(sampled, 1.0))
-    return np.minimum(share * _HASH_RANGE, 2.0**51).astype(np.int64)
+    return np.minimum(share * _HASH_RANGE, 4.0 * _HASH_RANGE).astype(np.int64)
 
 
 @njit(nogil=True, cache=True)
@@ -466,7 +491,7 @@ class Closed:
 
     @classmethod
     def of(cls, problem: AllocationProblem, tree: Tree) -> "Closed | None":
-        """None: there is no such place, or there are floors."""
+        """None: there is no such place, or there are floors, with which prices depend on each other."""
         columns = problem.columns
         places = (tree.high[tree.leaf] == 0) | (tree.high[1 : columns + 1] == 0)
         if problem.limits.has_floors or not places.any():

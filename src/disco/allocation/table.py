@@ -325,7 +325,7 @@ class Grid(NamedTuple):
     """
 
     top: float  # the largest value; with floors, the largest magnitude
-    margin: float  # 1e-12 of it, at least: far above the rounding of a bid
+    margin: float  # `MARGIN` of it, at least: far above the rounding of a bid
 
 
 class TableSample(NamedTuple):
@@ -466,8 +466,9 @@ COPIED = 1_500_000
 # Customers in a first sample: at least so many, and so many times the root of their number. At 1,000,000 × 8, half as
 # many leave twice as many customers open, twice as many take longer than they save.
 _LEAST_SAMPLED, _SAMPLED_PER_ROOT = 2048, 48
-# Share of the largest value: a thousand times the rounding of a bid.
-_MARGIN = 1e-12
+# By how much a place must win, as a share of the largest value: a thousand times the rounding of a bid. And where that
+# value is known from a sample only, or several prices are compared.
+MARGIN, SAMPLE_MARGIN = 1e-12, 1e-10
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,7 +546,7 @@ class TableInMemory:
 
     def _grid(self, largest: float, magnitude: float) -> Grid:
         top = self.problem.grid_top(largest, magnitude, self.rate)
-        return Grid(top, _MARGIN * top)
+        return Grid(top, MARGIN * top)
 
     def fold(self, function: PartFunction[Result], add: Callable[[Result, Result], Result]) -> Result:
         rows = self.rows
@@ -722,7 +723,7 @@ class TableInChunks:
         self.customers, self.survey, self.engine = survey.customers, survey, None
         self.offered = reading.offered(survey.sample)
         top = survey.magnitude if limits.has_floors else survey.largest
-        self.grid = Grid(top, 1e-10 * survey.magnitude)
+        self.grid = Grid(top, SAMPLE_MARGIN * survey.magnitude)
         self.problem = self._problem(self.offered)
 
     @property

@@ -4,6 +4,6 @@
 could be better; `options` is the table of what each customer could get, and what each place loses.
 """
 
-from disco.allocation.small.search import PROVED, Relaxed, SearchEnd, search_to_the_end
+from disco.allocation.small.search import Relaxed, SearchEnd, search_to_the_end
 
-__all__ = ["PROVED", "Relaxed", "SearchEnd", "search_to_the_end"]
+__all__ = ["Relaxed", "SearchEnd", "search_to_the_end"]

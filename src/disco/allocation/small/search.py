@@ -27,12 +27,11 @@ from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.limits import Limits
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, Pennies
+from disco.allocation.result import PROVED
 from disco.allocation.small.exchanges import fill_exactly
 from disco.allocation.small.lists import Meeting
 from disco.allocation.small.options import OptionTable, Prices, open_customers
 from disco.records.arrays import Array
-
-PROVED = 1e-12  # relative gap at which a certificate calls a value optimal
 
 # The limit of work, and what is counted towards it: a state is the time in which one state of a list is made
 WORK = 20_000_000  # states, in all
