@@ -28,7 +28,7 @@ _VALUES = {"customer_id": [f"c{number}" for number in range(60)], "0.1": [1.0] *
 # what a cut or damaged run may leave beside the files: written aside, or SQLite's own journal
 LEFT_ASIDE = re.compile(r"(^|/)\.[^/]*|\.partial$|(^|/)tmp/|-journal$|-wal$|-shm$")
 # when a row was written, and the seals and hashes that cover it, which doctor checks
-_TOLD_TIME = re.compile(r"(?<!ordered)_at$|seal$|^journal(_heads)?\.(at|before|after|previous|hash)$")
+_TOLD_TIME = re.compile(r"(?<!ordered)_at$|seal$|^journal\.(at|before|after|previous|hash)$|^tallies\.tally$")
 _COMMITTED = re.compile(
     r"committed|run (the command )?again|(is|are|was|were) (kept|launched|ingested|learned|forgotten)"
     r"|repaired +campaign"  # by the health check, whose findings are its output
