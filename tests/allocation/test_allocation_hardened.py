@@ -119,3 +119,15 @@ def test_a_budget_without_bounds_is_no_budget(budget):
     free = frontier(values, costs, [1, 1], revenue_weights=[3.0])
     bounded = frontier(values, costs, [1, 1], revenue_weights=[3.0], budgets=[budget])
     assert [(point.revenue, point.markdown) for point in bounded] == [(point.revenue, point.markdown) for point in free]
+
+
+@pytest.mark.parametrize("customers", [4, 200, 5_000])
+@pytest.mark.parametrize("largest", [1e12, 1e15, 1e18])
+def test_a_cell_beyond_the_grid_is_never_called_optimal_without_being_so(customers, largest):
+    values, caps = table(customers), [customers // 4, customers // 4, 0]
+    without = allocate(values[:, :2], caps[:2])
+    values[customers // 2, 2] = largest  # nobody may have it
+    result = allocate(values, caps)
+    assert result.bound >= without.value * (1 - 1e-12)
+    if result.status is Status.OPTIMAL:
+        assert result.value == pytest.approx(without.value, rel=1e-11)

@@ -5,8 +5,10 @@ For any prices, with q = depth price + segment price + budget price · cost, no 
     bound = Σ_i max(0, max_k v_ik - q_ik) + Σ_limits (price⁺ · cap - price⁻ · floor) + budget price · budget
 
 (prices of limits without a cap may not be positive). The bound is taken as value + what each customer and each limit
-leaves on the table, term by term: differences of two large sums would drown the gap in rounding. A customer's loss
-below 2⁻⁴⁹ of the values and prices it is a difference of (or below 2⁻⁹⁹⁹) is rounding, and counts as none.
+leaves on the table, term by term: differences of two large sums would drown the gap in rounding. A customer's loss is
+rounding, and counts as none, below 2⁻⁴⁹ of their largest cell and the dearest price, which set the grid of the solver;
+but only while it is also below 2⁻⁴⁰ of the two places it is a difference of (or below 2⁻⁹⁹⁹). So a table whose cells
+span more than the grid's 52 bits is stated as WITHIN_GAP, never as optimal.
 
 Why the bound holds: take any allocation within the limits. A customer who has place k in it is worth v_ik = q_ik +
 (v_ik - q_ik), and the second part is at most the customer's maximum above. The first parts add up, limit by limit, to
@@ -42,6 +44,8 @@ from disco.records.ports import Engine
 
 # Relative: a smaller loss is a difference of two roundings.
 _ROUNDING = 2.0**-49
+# Relative to the two places compared: one cell of 1e18 must not pass off everybody else's losses as rounding.
+_MOST_ROUNDING = 2.0**-40
 # Denormal money: two steps of the finest grid there is.
 _NOTHING = 2.0**-999
 
@@ -194,10 +198,18 @@ def _audit(
                 if own[j] != own[j]:
                     return base + j
                 if best[j] > own[j]:
-                    size = 0.0
+                    size, compared = 0.0, abs(worth[j]) + abs(dear[of_group[j] + place[j]])
                     for k in range(columns):
-                        size = max(size, abs(np.float64(values[k, base + j])))
-                    if best[j] - own[j] > _ROUNDING * (size + dearest) + _NOTHING:
+                        cell = np.float64(values[k, base + j])
+                        size = max(size, abs(cell))
+                        price = dear[of_group[j] + k + 1]
+                        net = cell - price
+                        if costs.size > 0:
+                            net = net - budget_price * np.float64(costs[k, base + j])
+                        if net == best[j]:
+                            compared += abs(cell) + abs(price)
+                    doubt = min(_ROUNDING * (size + dearest), _MOST_ROUNDING * compared)
+                    if best[j] - own[j] > doubt + _NOTHING:
                         left[short] = best[j] - own[j]
                         short += 1
             add_bits(left[:short].view(np.int64), sums[1])
