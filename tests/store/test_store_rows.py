@@ -147,3 +147,15 @@ def test_rows_put_in_from_elsewhere_are_found(store: Store) -> None:
         connection.execute(schema.people.insert(), {**row, "created_at": MOMENT})
     with store.reading() as transaction:
         assert [one.subject for one in transaction.seals.broken()] == [f"person of {schema.PEOPLE}"]
+
+
+def test_a_campaign_whose_row_is_gone_is_not_launched_again(store: Store) -> None:
+    """Its tallies still speak of the first launch, so that nobody could read the second one."""
+    with store._database.engine.begin() as connection:
+        for table in (schema.evidence, schema.reserves, schema.contexts, schema.batches, schema.campaigns):
+            connection.execute(table.delete())
+    with (
+        pytest.raises(SealError, match="Campaign spring was changed by something other than disco"),
+        store.writing("spring", action="launch") as transaction,
+    ):
+        add_campaign(transaction, "spring")

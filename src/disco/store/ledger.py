@@ -187,7 +187,8 @@ class Pack:
         """Keep only the flagged rows; with none of them there is no pack any more."""
         names = put_pack(self.session.artefacts, self.table.filter(pa.array(keep))) if keep.any() else {}
         [row] = self.session.raw(schema.batches, "number", self.number)
-        self.session.set(schema.batches, row, **{name: names.get(name) for name in COLUMNS})
+        # the names of packs are outside the seal, so that a damaged batch does not end the repair of its campaign
+        self.session.overwrite(schema.batches, row, {**row, **{name: names.get(name) for name in COLUMNS}})
 
     def _unhidden(self, places: Integers) -> Integers:
         if not places.size:

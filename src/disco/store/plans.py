@@ -19,7 +19,7 @@ from disco.records.plan_summary import PlanSummary, Solution
 from disco.store.artefacts import Artefacts, in_one_piece
 from disco.store.database import storable
 from disco.store.ledger import packs_of
-from disco.store.rows import is_whole
+from disco.store.rows import changed, is_whole
 from disco.store.schema import LABELS, PLANNED, campaigns, contexts, moment_of, plans
 from disco.store.session import CampaignRow, Session, beginning_with, no_such_campaign
 
@@ -145,6 +145,8 @@ class SqlPlans:
         """Make a campaign of a plan that was kept before. StateError when the campaign exists."""
         if self.find_campaign(record.campaign) is not None:
             raise StateError(f"Campaign {record.campaign} was launched before", fix="Give the plan another name.")
+        if self._session.tallies(record.campaign).get(campaigns.name):  # it was launched, and its row is gone
+            raise changed(f"Campaign {record.campaign}")
         plan = self._row(record.plan_id)
         if Plan.model_validate_json(plan.plan) != record.plan:
             raise StateError(f"Campaign {record.campaign} has another plan than its plan id names")
