@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -346,9 +347,10 @@ def test_neither_codes_nor_tokens_reach_the_log(here: Place, logged: io.StringIO
         attempt = browser.cookies["disco_openid"]
         assert browser.get(url).status_code == 303
         session = browser.cookies["disco_session"]
-    logged.seek(before)
-    text = logged.read()
-    assert '"route": "/sign-in/oidc/callback"' in text
+    end = time.monotonic() + 20
+    while '"route": "/sign-in/oidc/callback"' not in (text := logged.getvalue()[before:]):
+        assert time.monotonic() < end, text  # a request is logged after its answer was sent
+        time.sleep(0.01)
     for secret in (url.params["code"], url.params["state"], attempt, session, support.SECRET, "ada"):
         assert secret not in text
 
