@@ -453,6 +453,7 @@ class SqlPersonal:
     def _replace_late(self, row: CampaignRow, names: Mapping[str, str]) -> list[str]:
         late = self._session.raw(late_decisions, "campaign_number", row.number)
         theirs = [one for one in late if one["customer_id"] in names]
+        customers = [str(one["customer_id"]) for one in theirs]
         for one in theirs:
             self._session.set(
                 late_decisions,
@@ -462,7 +463,7 @@ class SqlPersonal:
                 context=bytes(len(bytes(one["context"]))),
                 features=None if one["features"] is None else _NOTHING,
             )
-        return [one["customer_id"] for one in theirs]
+        return customers
 
     def _replace_outcomes(self, number: int, names: Mapping[str, str]) -> dict[str, int]:
         """Rows replaced, per customer with one."""

@@ -97,8 +97,9 @@ class Session:
         """Change a row, given as it was read; as it is now. SealError where another program has changed it before."""
         self.refuse_changed(table, row)
         new = sealed(table, {**row, **values})
+        growth = number_of(new["seal"]) - number_of(row["seal"])
         self.overwrite(table, row, new)
-        self._count(table, new, number_of(new["seal"]) - number_of(row["seal"]))
+        self._count(table, new, growth)
         return new
 
     def overwrite(self, table: sa.Table, row: Mapping[Any, Any], new: Mapping[Any, Any]) -> None:
@@ -111,9 +112,8 @@ class Session:
         if table in (campaigns, plans):
             self._read.pop(table.name, None)
             return
-        for place, rows in self.read_before(table).items():
-            if isinstance(rows, list):
-                self.read_before(table)[place] = [new if one is row else one for one in rows]
+        if isinstance(row, dict):
+            row.update(new)  # in every list that holds it: there may be a million late arrivals
 
     def remove(self, table: sa.Table, row: Mapping[Any, Any], *, recorded: bool = True) -> None:
         """Remove a row, given as it was read; also one that another program has changed."""
