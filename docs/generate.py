@@ -100,7 +100,7 @@ def take_pictures() -> None:
 
     from disco.entrypoints.demo.loop import run_demo
     from disco.entrypoints.demo.report import curve_chart, truth_chart
-    from disco.reports.picture import save_png
+    from disco.views.picture import save_png
 
     with tempfile.TemporaryDirectory() as scratch:
         result = run_demo(customers=50_000, seed=7, folder=None, scratch=Path(scratch), progress=print)
@@ -113,9 +113,9 @@ def take_picture_of_the_year() -> None:
     import tempfile
 
     from disco.entrypoints.python import Shop
-    from disco.reports.campaign_pages import campaigns_report
-    from disco.reports.charts import CurveChart
-    from disco.reports.picture import save_png
+    from disco.views.campaign_pages import campaigns_report
+    from disco.views.charts import CurveChart
+    from disco.views.picture import save_png
 
     sys.path += [str(DOCS.parent / "tests" / folder) for folder in ("drills", "support")]
     from year_drill import READ_OUT, make_year

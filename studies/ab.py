@@ -16,9 +16,9 @@ from disco.policy import Thompson
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.decisions import Arm, Offer
 from disco.records.estimate import Estimate
-from disco.reports.charts import Axis, IntervalChart, IntervalRow
-from disco.reports.formats import Count, Number, Percent, count, estimate_text, percent
-from disco.reports.table import Column, Table
+from disco.views.charts import Axis, IntervalChart, IntervalRow
+from disco.views.formats import Count, Number, Percent, count, estimate_text, percent
+from disco.views.table import Column, Table
 from studies.cache import Arrays
 from studies.environment import (
     PAST_CAMPAIGNS,

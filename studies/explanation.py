@@ -17,10 +17,10 @@ from disco.features.rows import table_matrix
 from disco.policy import Greedy, Random, Thompson
 from disco.records.arrays import Floats
 from disco.records.estimate import Estimate
-from disco.reports.charts import Axis, BarChart, Bars, IntervalChart, IntervalRow
-from disco.reports.formats import Percent
-from disco.reports.table import Column, Table
 from disco.retailer.settings import Shape
+from disco.views.charts import Axis, BarChart, Bars, IntervalChart, IntervalRow
+from disco.views.formats import Percent
+from disco.views.table import Column, Table
 from studies.cache import Arrays
 from studies.environment import (
     LEVEL,

@@ -22,9 +22,9 @@ from scipy.stats import t
 
 from disco.records.arrays import Matrix
 from disco.records.estimate import Estimate
-from disco.reports.charts import BarChart, CurveChart, IntervalChart
-from disco.reports.formats import Number, Unit, number
-from disco.reports.table import Table
+from disco.views.charts import BarChart, CurveChart, IntervalChart
+from disco.views.formats import Number, Unit, number
+from disco.views.table import Table
 from studies.cache import Arrays
 from studies.lab import Lab, Measure
 from studies.readings import MAIN_READING
@@ -314,7 +314,7 @@ class Study:
 def figure(check: Check) -> str:
     """Whether the claim holds, is open or fails, and ours with half its interval.
 
-    >>> from disco.reports.formats import Number
+    >>> from disco.views.formats import Number
     >>> figure(Check(claim="c", paper="", ours=Sample.of([0.1, 0.3]), unit=Number(), rule="", holds=True))
     '✓\\xa00.20 ±\\xa01.27'
     """

@@ -16,9 +16,9 @@ from disco.evaluation.accuracy import accuracy, monotonicity
 from disco.features import TrainingSet
 from disco.records.arrays import Floats, Matrix, Vector
 from disco.records.decisions import Purchases
-from disco.reports.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Line, Points
-from disco.reports.formats import Count, Money, Number, Percent, Unit, number, percent
-from disco.reports.table import Column, Table
+from disco.views.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Line, Points
+from disco.views.formats import Count, Money, Number, Percent, Unit, number, percent
+from disco.views.table import Column, Table
 from studies.baselines import LEAST_SQUARES, LIGHT_GBM, NETWORK, RANDOM_FOREST, fit_models
 from studies.cache import Arrays
 from studies.calibration import TARGETS

@@ -11,9 +11,9 @@ import numpy as np
 
 from disco.evaluation.replay import replay
 from disco.records.arrays import Vector
-from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line
-from disco.reports.formats import Count, Percent, estimate_text
-from disco.reports.table import Column, Table
+from disco.views.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line
+from disco.views.formats import Count, Percent, estimate_text
+from disco.views.table import Column, Table
 from studies.cache import Arrays
 from studies.environment import REVENUE_WEIGHT, Environment, equal_caps
 from studies.item import Check, Claim, Facts, Item, Prose, Sample

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from disco.records.files import written_whole
-from disco.reports.page import Fact, Facts, Report, Section
-from disco.reports.table import Table
+from disco.views.page import Fact, Facts, Report, Section
+from disco.views.table import Table
 from studies.item import Check, Item, ItemVerdict, checks_table, tally
 from studies.lab import ReproductionSettings, RunSize
 
@@ -254,7 +254,7 @@ def _duration(seconds: float) -> str:
 
 def write_page(result: Reproduction, path: Path) -> None:
     """The page, its JSON beside it and the pictures below it; photographs of the report's own charts."""
-    from disco.reports.picture import save_png
+    from disco.views.picture import save_png
 
     path.parent.mkdir(parents=True, exist_ok=True)
     for item in result.items:

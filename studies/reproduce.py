@@ -16,7 +16,7 @@ from disco.entrypoints.cli.output import progress as progress_bar
 from disco.entrypoints.cli.output import show, show_error
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import DiscoError, InputError, UsageError
-from disco.reports.picture import find_browser
+from disco.views.picture import find_browser
 from studies import ab, answers, calibration, explanation, overspending, paper, policies, ulcc
 from studies.arguments import whole_number
 from studies.cache import Progress, worker_pool

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from disco.records.estimate import Estimate
-from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line
-from disco.reports.formats import Count, Number
-from disco.reports.table import Column, Table
+from disco.views.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line
+from disco.views.formats import Count, Number
+from disco.views.table import Column, Table
 from studies.item import Check, Claim, Facts, Item, Prose, Sample
 from studies.lab import Lab
 from studies.policies import SHARE, words

@@ -36,7 +36,7 @@ _SPARK = (
     "test_operations_deciding_tables.py",
     "test_spark_shop.py",
 )
-_WITHOUT_ALLOCATION = {"features", "retailer", "records", "reports", "belief", "adapters", "store"}
+_WITHOUT_ALLOCATION = {"features", "retailer", "records", "views", "belief", "adapters", "store"}
 _WITHOUT_ALLOCATION |= {"test_service_openid.py", "test_report_page.py", "test_wheel.py"}  # of other rooms
 _WITH_ALLOCATION = {"test_store_concurrency.py", "test_spark_start.py"}  # of these rooms
 # Seconds of each file on two quiet cores, setup included; written by `./run test --record-durations`.

@@ -58,7 +58,7 @@ def test_other_arguments_settings_and_sources_make_another(tmp_path: Path, monke
 
 def test_a_changed_template_is_another_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(made_once, "_ROOT", tmp_path)
-    page = tmp_path / "src" / "disco" / "reports" / "templates" / "page.html"
+    page = tmp_path / "src" / "disco" / "views" / "templates" / "page.html"
     page.parent.mkdir(parents=True)
     for name in ("constraints.txt", "pyproject.toml"):
         (tmp_path / name).touch()

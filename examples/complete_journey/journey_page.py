@@ -1,4 +1,4 @@
-"""What the example found, as one HTML page. Charts and pages come from `disco.reports`, the part that draws."""
+"""What the example found, as one HTML page. Charts and pages come from `disco.views`, the part that draws."""
 
 import numpy as np
 from journey import OWN_MEAN, TESTED, TRAINED, Journey
@@ -6,10 +6,10 @@ from studies.baselines import LEAST_SQUARES
 
 from disco.records.estimate import Estimate
 from disco.records.estimate import Estimate as Measured
-from disco.reports.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Points
-from disco.reports.formats import Number, Percent
-from disco.reports.page import Report, Section
-from disco.reports.table import Column, Table
+from disco.views.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Points
+from disco.views.formats import Number, Percent
+from disco.views.page import Report, Section
+from disco.views.table import Column, Table
 
 _PANELS = ("Smallest baskets", "Below the middle", "Above the middle", "Largest baskets")
 _HABITS = {

@@ -1,6 +1,6 @@
 """What the trial found: as plain JSON, as a table for the terminal, and as one HTML page.
 
-Charts and pages come from `disco.reports`, the part of the library that draws.
+Charts and pages come from `disco.views`, the part of the library that draws.
 """
 
 import math
@@ -30,10 +30,10 @@ from trial import (
 from disco.records.estimate import Estimate
 from disco.records.estimate import Estimate as Measured
 from disco.records.money import read_currency
-from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line, Points
-from disco.reports.formats import Count, Money, Number, Percent, estimate_text
-from disco.reports.page import Report, Section
-from disco.reports.table import Column, Table
+from disco.views.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line, Points
+from disco.views.formats import Count, Money, Number, Percent, estimate_text
+from disco.views.page import Report, Section
+from disco.views.table import Column, Table
 
 RAND, CHANGE = (Money(currency=read_currency("ZAR"), decimals=0, signed=signed) for signed in (False, True))
 UNITS = {TAKE_UP: Percent(), LOAN_VALUE: RAND, REVENUE: RAND, OBJECTIVE: RAND}

@@ -27,7 +27,7 @@ from disco.office.people.use_cases import first_invitation, invite
 from disco.office.sign_in.use_cases import accept_invitation
 from disco.records.errors import MissingPartError
 from disco.records.people import Role
-from disco.reports.picture import find_browser
+from disco.views.picture import find_browser
 
 VENDOR = Path(console_browser.__file__).parent / "vendor"
 FINISHED = {"planner": "Codes by depth", "frontier": "Adopt a point"}  # of pages that compute first

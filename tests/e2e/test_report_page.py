@@ -13,8 +13,8 @@ import pytest
 from gallery import basket_curve, gallery
 
 from disco.records.errors import MissingPartError
-from disco.reports.charts.parts import CHART
-from disco.reports.picture import browse, find_browser, save_png
+from disco.views.charts.parts import CHART
+from disco.views.picture import browse, find_browser, save_png
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -15,7 +15,7 @@ Run = Callable[..., tuple[int, str, str]]
 HEAVY = {"numba", "torch", "duckdb", "sklearn", "lightgbm", "highspy", "jinja2", "scipy.optimize", "scipy.stats"} | {
     "pandas.core",  # an import that is refused is listed, too, but only with its own name
     *("alembic", "psycopg", "sqlalchemy.dialects.postgresql", "sqlalchemy.orm", "rich", "matplotlib"),
-    *("disco.allocation", "disco.features", "disco.reports.charts", "disco.reports.page", "disco.entrypoints.cli.shop"),
+    *("disco.allocation", "disco.features", "disco.views.charts", "disco.views.page", "disco.entrypoints.cli.shop"),
 }
 TABLES = {"disco.adapters.tables", "pyarrow.parquet", "pyarrow.dataset", "pyarrow.csv"} | {
     f"disco.records.{name}" for name in ("validation", "table_rules", "cells")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from disco.reports.formats import Count
-from disco.reports.table import Column, Table
+from disco.views.formats import Count
+from disco.views.table import Column, Table
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

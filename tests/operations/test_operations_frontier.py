@@ -11,8 +11,8 @@ from disco.campaign import Belief
 from disco.operations.what_if import frontier
 from disco.records.decisions import Audience, Offer
 from disco.records.errors import StateError
-from disco.reports.charts import CurveChart
-from disco.reports.frontier import frontier_report, frontier_tables
+from disco.views.charts import CurveChart
+from disco.views.frontier import frontier_report, frontier_tables
 
 rng = np.random.default_rng(5)
 CONTEXT = rng.normal(size=(400, 2)).clip(-4, 4)

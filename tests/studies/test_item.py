@@ -13,7 +13,7 @@ from studies.readings import MAIN_READING
 from studies.reproduce import ITEMS, chosen
 
 from disco.records.errors import InputError, UsageError
-from disco.reports.formats import Number
+from disco.views.formats import Number
 
 UNIT = Number()
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect, sync_playwright
 
-from disco.reports.picture import find_browser
+from disco.views.picture import find_browser
 
 Theme = Literal["light", "dark"]
 DESKTOP_PX, PHONE_PX = 1280, 390

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from disco.records.estimate import Estimate
-from disco.reports.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Line, Points
-from disco.reports.formats import Count, Money, Names, Number, Percent
-from disco.reports.page import Fact, Facts, Report, Section
-from disco.reports.table import Column, FigureCell, Table
+from disco.views.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Line, Points
+from disco.views.formats import Count, Money, Names, Number, Percent
+from disco.views.page import Fact, Facts, Report, Section
+from disco.views.table import Column, FigureCell, Table
 
 DEPTHS = tuple(round(0.025 * step, 3) for step in range(2, 21))
 

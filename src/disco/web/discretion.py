@@ -18,7 +18,7 @@ from disco.operations.review import LaunchChecks, PlanDifference
 from disco.records.errors import DiscoError, FileFormatError, PlanError, TableError
 from disco.records.jobs import Job, JobPage, JobProblem, JobSchedule
 from disco.records.people import Role
-from disco.reports.planner import LimitsDifference
+from disco.views.planner import LimitsDifference
 
 Value = TypeVar("Value")
 WITHHELD = "(for planners)"

@@ -31,8 +31,8 @@ from disco.adapters.shop import ShopFolder
 from disco.records import wording
 from disco.records.errors import AuthenticationError, InputError, NotFoundError, ServiceError
 from disco.records.people import Caller, Role
-from disco.reports.page import environment
-from disco.reports.table import Table
+from disco.views.page import environment
+from disco.views.table import Table
 from disco.web.problems import status_of
 from disco.web.route import DiscoRoute, said_of
 from disco.web.security import POLICY, csrf_token, session_cookie
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 router = APIRouter(route_class=DiscoRoute, include_in_schema=False)
 _HTML = "text/html; charset=utf-8"
 _PARTS_OF_STYLE = (
-    ("disco.reports", "templates/report.css"),
+    ("disco.views", "templates/report.css"),
     (__package__, "static/console.css"),
     (__package__, "static/planning.css"),
     (__package__, "static/results.css"),
@@ -54,8 +54,8 @@ _FILES = {
     "console.css": (_PARTS_OF_STYLE, "text/css; charset=utf-8"),
     "console.js": (((__package__, "static/console.js"),), "text/javascript; charset=utf-8"),
     "planner.js": (((__package__, "static/planner.js"),), "text/javascript; charset=utf-8"),
-    "charts.js": ((("disco.reports", "templates/charts.js"),), "text/javascript; charset=utf-8"),
-    "echarts.js": ((("disco.reports", "vendor/echarts.common.min.js"),), "text/javascript; charset=utf-8"),
+    "charts.js": ((("disco.views", "templates/charts.js"),), "text/javascript; charset=utf-8"),
+    "echarts.js": ((("disco.views", "vendor/echarts.common.min.js"),), "text/javascript; charset=utf-8"),
     "htmx.js": (((__package__, "vendor/htmx.min.js"),), "text/javascript; charset=utf-8"),
 }
 

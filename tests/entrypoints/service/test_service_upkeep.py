@@ -104,7 +104,7 @@ def test_a_recall_lists_the_codes_to_make_invalid(remote: Client, tmp_path: Path
     assert pq.read_table(tmp_path / "recalled.parquet").num_rows == done.codes
 
 
-def test_reports_are_the_pages_of_the_command(remote: Client, shop: Path, tmp_path: Path, disco: Run) -> None:
+def test_views_are_the_pages_of_the_command(remote: Client, shop: Path, tmp_path: Path, disco: Run) -> None:
     for campaign in ("first", None):
         page = remote.report(campaign, tmp_path / "page.html", as_of=date(2025, 10, 3)).read_text()
         words = ("first",) if campaign else ()

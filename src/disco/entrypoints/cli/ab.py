@@ -11,7 +11,7 @@ from disco.records.errors import UsageError
 
 if TYPE_CHECKING:
     from disco.operations.experiment import ExperimentResult
-    from disco.reports.table import Cell
+    from disco.views.table import Cell
 
 EXAMPLE = "Example: disco ab test.csv --arm group --metric revenue --metric revenue/orders --before revenue_last_year"
 
@@ -96,8 +96,8 @@ def _shares(text: str) -> dict[str, float] | None:
 
 
 def _text(found: "ExperimentResult") -> str:
-    from disco.reports.formats import Count, Number, Percent, PValue, with_limits
-    from disco.reports.table import Column, Table
+    from disco.views.formats import Count, Number, Percent, PValue, with_limits
+    from disco.views.table import Column, Table
 
     tested, level = len(found.differences), f"{found.level:.0%}"
     rows: list[list[Cell]] = [

@@ -43,7 +43,7 @@ def audit(
 
 
 def _page_text(page: "AuditPage", shop: Path) -> str:
-    from disco.reports.table import Cell, Table
+    from disco.views.table import Cell, Table
 
     if not page.entries:
         return "The journal has no entries here."

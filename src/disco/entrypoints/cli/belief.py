@@ -9,7 +9,7 @@ from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, figure
 
 if TYPE_CHECKING:
     from disco.operations.learned import LearnedBelief
-    from disco.reports.table import Cell
+    from disco.views.table import Cell
 
 
 def register(app: typer.Typer) -> None:
@@ -40,8 +40,8 @@ def _text(found: "LearnedBelief") -> str:
     from disco.records.depths import depth_percent
     from disco.records.estimate import Estimate
     from disco.records.money import read_currency
-    from disco.reports.formats import Count, Money, Percent
-    from disco.reports.table import Column, Table
+    from disco.views.formats import Count, Money, Percent
+    from disco.views.table import Column, Table
 
     rows: list[list[Cell]] = [
         [

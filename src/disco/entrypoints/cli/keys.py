@@ -67,7 +67,7 @@ def listed(shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFla
 
 
 def _text(found: "Keys") -> str:
-    from disco.reports.table import Cell, Table
+    from disco.views.table import Cell, Table
 
     if not found.keys:
         return "There are no API keys."

@@ -203,7 +203,7 @@ def contexts(
 
 def _late_text(decided: "LateArrivals") -> str:
     from disco.records.depths import depth_percent
-    from disco.reports.table import Table
+    from disco.views.table import Table
 
     rows = [
         (str(one.customer_id), "no code" if one.depth is None else depth_percent(one.depth), one.code)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from disco.entrypoints.python import Shop
     from disco.records.diagnosis import Diagnosis
     from disco.records.result import Result
-    from disco.reports.table import Table as Figures
+    from disco.views.table import Table as Figures
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]

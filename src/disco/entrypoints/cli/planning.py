@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from disco.operations.review import PlanDifference, PlanReview
     from disco.records.plan import Plan
     from disco.records.plan_summary import ArmForecast
-    from disco.reports.table import Cell, Table
+    from disco.views.table import Cell, Table
 
 
 def register(app: typer.Typer) -> None:
@@ -116,8 +116,8 @@ def _review(here: "Shop", verb: str, names: list[str], *, by: list[str], as_json
 def _review_text(review: "PlanReview") -> str:
     from disco.records.depths import depth_percent
     from disco.records.money import read_currency
-    from disco.reports.formats import Count, Money
-    from disco.reports.table import Column, Table
+    from disco.views.formats import Count, Money
+    from disco.views.table import Column, Table
 
     unit = Money(read_currency(review.currency))
     depths = review.planned.plan.offered
@@ -147,8 +147,8 @@ def _review_text(review: "PlanReview") -> str:
 def _difference_text(found: "PlanDifference") -> str:
     from disco.records.depths import depth_percent
     from disco.records.money import read_currency
-    from disco.reports.formats import Count, Money
-    from disco.reports.table import Column, Table
+    from disco.views.formats import Count, Money
+    from disco.views.table import Column, Table
 
     unit = Money(read_currency(found.currency))
     parts = [f"From plan {found.first} to plan {found.second}."]
@@ -255,7 +255,7 @@ def _left_out(plan: "Plan", left_out: "Mapping[str, int]") -> str:
 def _budget(planned: "PlanResult") -> str:
     from disco.operations.plan_warnings import overspend_words
     from disco.records.money import read_currency
-    from disco.reports.formats import Money
+    from disco.views.formats import Money
 
     plan, money = planned.planned.plan, Money(read_currency(planned.currency), full=True).text
     assert plan.budget_amount is not None
@@ -277,8 +277,8 @@ def _certificate(planned: "PlanResult") -> str:
 
 def _arms(planned: "PlanResult") -> "Table":
     from disco.records.depths import depth_percent
-    from disco.reports.formats import Count
-    from disco.reports.table import Column, Table
+    from disco.views.formats import Count
+    from disco.views.table import Column, Table
 
     depths = planned.planned.plan.offered
     rows: list[list[Cell]] = [
@@ -296,8 +296,8 @@ def _arms(planned: "PlanResult") -> "Table":
 
 def _money(planned: "PlanResult") -> "Table":
     from disco.records.money import read_currency
-    from disco.reports.formats import Money
-    from disco.reports.table import Column, Table
+    from disco.views.formats import Money
+    from disco.views.table import Column, Table
 
     unit, figures = Money(read_currency(planned.currency)), ("revenue", "markdown", "reward")
     expected = {name: forecast.money for name, forecast in _groups(planned).items()} | {"all": planned.total}
@@ -337,7 +337,7 @@ def frontier(
     from disco.entrypoints.python import Shop
     from disco.records.depths import read_depth
     from disco.records.tables import SCHEMAS
-    from disco.reports.frontier import frontier_report, frontier_tables
+    from disco.views.frontier import frontier_report, frontier_tables
 
     check_outputs(html, inputs=(plan_file,), shop=shop)
     here = Shop.open(shop)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from disco.belief import BasketModel
     from disco.evaluation.passes import Player
     from disco.operations.replay import ReplayedPolicy, ReplayFigure, ReplayResult
-    from disco.reports.table import Cell
+    from disco.views.table import Cell
 
 EXAMPLE = "Example: disco replay log.parquet --context x1,x2 --policy thompson --policy greedy --caps 0.1=25%,0.2=500"
 
@@ -188,8 +188,8 @@ def _model(encoding: str, depth_scale: float, forgetting: float) -> "BasketModel
 
 def _text(result: "ReplayResult") -> str:
     from disco.records.estimate import Estimate
-    from disco.reports.formats import Count, Number, Percent
-    from disco.reports.table import Column, Table
+    from disco.views.formats import Count, Number, Percent
+    from disco.views.table import Column, Table
 
     policies = {"random": result.random} | dict(result.policies)
     weighted = result.random.objective_per_customer is not None

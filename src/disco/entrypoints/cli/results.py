@@ -13,7 +13,7 @@ from disco.entrypoints.outputs import check_outputs
 if TYPE_CHECKING:
     from disco.operations.overview import CampaignEntry, CampaignList
     from disco.operations.results import AllResults, CampaignResults
-    from disco.reports.table import Cell, Table
+    from disco.views.table import Cell, Table
 
 
 def register(app: typer.Typer) -> None:
@@ -51,7 +51,7 @@ def results(
         one = here.results(campaign, as_of=day)
         text = _results_text(one)
     if html is not None:
-        from disco.reports.campaign_pages import campaign_report, campaigns_report
+        from disco.views.campaign_pages import campaign_report, campaigns_report
 
         report = campaigns_report(every) if campaign is None else campaign_report(one)
         report.save(html)
@@ -59,7 +59,7 @@ def results(
 
 
 def _results_text(found: "CampaignResults") -> str:
-    from disco.reports import campaign_tables as tables
+    from disco.views import campaign_tables as tables
 
     several = [
         tables.arms_table(found),
@@ -72,7 +72,7 @@ def _results_text(found: "CampaignResults") -> str:
 
 
 def _all_text(found: "AllResults") -> str:
-    from disco.reports import campaign_tables as tables
+    from disco.views import campaign_tables as tables
 
     together = tables.pooled_table(found)
     parts = [tables.pooled_words(found), figures_text(tables.campaigns_table(found.campaigns))]
@@ -134,8 +134,8 @@ def _campaigns_text(found: "CampaignList") -> str:
 
 def _campaigns_table(listed: "Sequence[CampaignEntry]") -> "Table":
     from disco.records.campaign_records import Disposition
-    from disco.reports.formats import Count
-    from disco.reports.table import Column, Table
+    from disco.views.formats import Count
+    from disco.views.table import Column, Table
 
     names = ("campaign", "state", "policy", "valid_from", "valid_before")
     rows: list[list[Cell]] = [
@@ -168,8 +168,8 @@ def _day_or_minute(when: date | datetime) -> str:
 def _campaign_text(found: "CampaignEntry") -> str:
     from disco.records.campaign_records import Disposition
     from disco.records.depths import depth_percent
-    from disco.reports.formats import Count
-    from disco.reports.table import Column, Table
+    from disco.views.formats import Count
+    from disco.views.table import Column, Table
 
     parts = [figures_text(_campaigns_table([found])), f"Plan {found.plan_id}."]
     if found.against_forecast is not None:

@@ -14,8 +14,8 @@ from disco.entrypoints.demo.report import campaign_table, demo_json, demo_report
 from disco.entrypoints.demo.shop import ARTEFACTS, DATABASE, NETWORK, SETTINGS, TABLES, complete_shop
 from disco.records.errors import InputError
 from disco.records.files import private_folder, temporary_folder, unfinished_folder, written_whole
-from disco.reports.formats import percent
-from disco.reports.table import Table
+from disco.views.formats import percent
+from disco.views.table import Table
 
 DEMO = Path("out/demo")
 """Where the demo writes, unless it is told otherwise."""

@@ -9,10 +9,10 @@ from disco.entrypoints.demo.loop import CURVE_DEPTHS, DemoArm, DemoCampaign, Dem
 from disco.records.arrays import Vector
 from disco.records.depths import depth_label, depth_percent
 from disco.records.estimate import Estimate
-from disco.reports.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Line, Points
-from disco.reports.formats import Count, Money, Number, Percent, money, percent
-from disco.reports.page import Fact, Facts, Report, Section
-from disco.reports.table import Column, Table
+from disco.views.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Line, Points
+from disco.views.formats import Count, Money, Number, Percent, money, percent
+from disco.views.page import Fact, Facts, Report, Section
+from disco.views.table import Column, Table
 
 _SIMULATED = "All customers, orders and purchases here are simulated."
 

@@ -34,7 +34,7 @@ from disco.operations.what_if import (
 from disco.records.campaign_records import PlanRecord
 from disco.records.errors import DefectError, DiscoError
 from disco.records.plan import Plan
-from disco.reports.planner import (
+from disco.views.planner import (
     LimitsDifference,
     PlannerFigures,
     difference_from,

@@ -12,8 +12,8 @@ from disco.office.audit.use_cases import AuditEntry, AuditVerdict, list_journal,
 from disco.records.locale import Locale
 from disco.records.people import ActorKind
 from disco.records.wording import local_text
-from disco.reports.formats import Count
-from disco.reports.table import Cell, Column, Table
+from disco.views.formats import Count
+from disco.views.table import Cell, Column, Table
 from disco.web.route import ShopOf
 from disco.web.shell import Page, PageRoute, respond
 

@@ -12,8 +12,8 @@ from disco.office.jobs.use_cases import cancel, get_job, list_jobs
 from disco.records.jobs import Job, JobKind, JobState
 from disco.records.locale import Locale
 from disco.records.wording import counted, local_text
-from disco.reports.formats import Count
-from disco.reports.table import Cell, Column, Table
+from disco.views.formats import Count
+from disco.views.table import Cell, Column, Table
 from disco.web.discretion import as_seen
 from disco.web.header import campaign_address
 from disco.web.route import ClockOf, ShopOf, StoreOf

@@ -13,7 +13,7 @@ from disco.office.people.use_cases import list_people
 from disco.records.errors import InputError
 from disco.records.locale import Locale
 from disco.records.wording import counted, local_text
-from disco.reports.table import Table
+from disco.views.table import Table
 from disco.web.reading import EMPTY, FormOf, Typed
 from disco.web.route import SECRET, ShopOf
 from disco.web.shell import Page, PageRoute, respond

@@ -12,7 +12,7 @@ from disco.records.errors import InputError, StateError
 from disco.records.locale import Locale
 from disco.records.people import Role
 from disco.records.wording import local_text
-from disco.reports.table import Table
+from disco.views.table import Table
 from disco.web.reading import EMPTY, FormOf, Typed
 from disco.web.route import SECRET, ShopOf
 from disco.web.security import own_origin

@@ -21,7 +21,7 @@ from disco.records.errors import DiscoError, InputError
 from disco.records.jobs import JobKind, JobSchedule
 from disco.records.locale import Locale
 from disco.records.wording import local_text
-from disco.reports.table import Cell, Table
+from disco.views.table import Cell, Table
 from disco.web.reading import EMPTY, FormOf, Typed, read_json
 from disco.web.route import ShopOf
 from disco.web.shell import Page, PageRoute, respond

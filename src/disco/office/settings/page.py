@@ -19,7 +19,7 @@ from disco.office.webhooks.use_cases import list_webhooks
 from disco.records.errors import DiscoError, InputError, PlanError, StateError
 from disco.records.people import ApprovalRule, Role
 from disco.records.wording import counted
-from disco.reports.table import Cell, Table
+from disco.views.table import Cell, Table
 from disco.web.reading import Form, FormOf, sentence
 from disco.web.route import ShopOf
 from disco.web.shell import Page, PageRoute, go_to, respond

@@ -12,7 +12,7 @@ from disco.records.errors import InputError
 from disco.records.jobs import Event, Webhook
 from disco.records.locale import Locale
 from disco.records.wording import local_text
-from disco.reports.table import Cell, Table
+from disco.views.table import Cell, Table
 from disco.web.reading import EMPTY, FormOf, Typed
 from disco.web.route import SECRET, ShopOf
 from disco.web.shell import Page, PageRoute, respond

@@ -8,7 +8,7 @@ import pytest
 from planning_drafts import PLAN, drafted
 
 from disco.records.money import GBP
-from disco.reports.formats import Money
+from disco.views.formats import Money
 
 
 def drawn(planning):

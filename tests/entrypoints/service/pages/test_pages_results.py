@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
-from disco.reports.campaign_pages import campaign_report
+from disco.views.campaign_pages import campaign_report
 
 HTMX = {"hx-request": "true"}
 

@@ -17,10 +17,10 @@ from disco.records.errors import NotFoundError
 from disco.records.estimate import Estimate
 from disco.records.wording import count, counted, local_text, money, percent
 from disco.records.wording import date as day_text
-from disco.reports.charts import Axis, BarChart, Bars
-from disco.reports.formats import Count, Money, estimate_text
-from disco.reports.page import Fact, Facts
-from disco.reports.table import Column, Table
+from disco.views.charts import Axis, BarChart, Bars
+from disco.views.formats import Count, Money, estimate_text
+from disco.views.page import Fact, Facts
+from disco.views.table import Column, Table
 from disco.web.discretion import as_seen
 from disco.web.header import CampaignName, campaign_address, header_of, next_link, state_text
 from disco.web.reading import FormOf

@@ -17,8 +17,8 @@ from disco.records.jobs import Draft
 from disco.records.locale import Locale
 from disco.records.wording import counted, local_text, money, short_date, validity
 from disco.records.wording import date as day_text
-from disco.reports.formats import Count, Money, Percent
-from disco.reports.table import Cell, Column, Table
+from disco.views.formats import Count, Money, Percent
+from disco.views.table import Cell, Column, Table
 from disco.web.discretion import as_seen, sees_customers
 from disco.web.header import campaign_address, draft_address, next_link, state_text
 from disco.web.shell import Link, Page, PageRoute, respond

@@ -17,8 +17,8 @@ from disco.records.jobs import Job, JobKind, JobState
 from disco.records.people import Role
 from disco.records.tables import SCHEMAS
 from disco.records.wording import counted, local_text
-from disco.reports.formats import Count
-from disco.reports.table import Cell, Column, Table
+from disco.views.formats import Count
+from disco.views.table import Cell, Column, Table
 from disco.web.discretion import as_seen
 from disco.web.once import HEADER
 from disco.web.reading import EMPTY, FormOf, Typed, sentence

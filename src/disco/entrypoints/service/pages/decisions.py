@@ -14,9 +14,9 @@ from disco.records.depths import depth_percent
 from disco.records.errors import InputError
 from disco.records.money import read_currency
 from disco.records.wording import count, counted, percent
-from disco.reports.charts import Axis, BarChart, Bars
-from disco.reports.formats import Count, Money, Percent
-from disco.reports.table import Cell, Column, Table
+from disco.views.charts import Axis, BarChart, Bars
+from disco.views.formats import Count, Money, Percent
+from disco.views.table import Cell, Column, Table
 from disco.web.header import CampaignName, campaign_address, campaign_header
 from disco.web.shell import Header, Page, PageRoute, respond
 

@@ -11,8 +11,8 @@ from disco.entrypoints.service.shop_of import ShopOf, readings_of
 from disco.operations.demand import PartDemand
 from disco.records.errors import InputError, NotFoundError
 from disco.records.wording import counted
-from disco.reports.charts import CurveChart
-from disco.reports.demand_pages import (
+from disco.views.charts import CurveChart
+from disco.views.demand_pages import (
     basket_chart,
     curve_table,
     demand_words,
@@ -21,7 +21,7 @@ from disco.reports.demand_pages import (
     observed_table,
     revenue_chart,
 )
-from disco.reports.table import Table
+from disco.views.table import Table
 from disco.web.shell import Page, PageRoute, respond
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

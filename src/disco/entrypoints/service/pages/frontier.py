@@ -15,9 +15,9 @@ from disco.entrypoints.service.shop_of import ShopOf
 from disco.office.drafts.use_cases import put_draft
 from disco.records.errors import DiscoError, InputError
 from disco.records.plan import Plan
-from disco.reports.charts import CurveChart
-from disco.reports.frontier import AdoptablePoint, adoption_chart, frontier_lead, frontier_points, frontier_tables
-from disco.reports.table import Table
+from disco.views.charts import CurveChart
+from disco.views.frontier import AdoptablePoint, adoption_chart, frontier_lead, frontier_points, frontier_tables
+from disco.views.table import Table
 from disco.web.header import draft_address, draft_header
 from disco.web.reading import FormOf
 from disco.web.shell import Page, PageRoute, go_to, respond

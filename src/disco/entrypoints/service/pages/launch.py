@@ -17,9 +17,9 @@ from disco.operations.review import LaunchCheck, LaunchChecks, launch_checks, pl
 from disco.records.campaign_records import PlanRecord
 from disco.records.errors import DiscoError
 from disco.records.wording import counted
-from disco.reports.formats import Money
-from disco.reports.planner import LimitsDifference, difference_from, group_table
-from disco.reports.table import Table
+from disco.views.formats import Money
+from disco.views.planner import LimitsDifference, difference_from, group_table
+from disco.views.table import Table
 from disco.web.discretion import as_seen, sees_customers
 from disco.web.header import campaign_address, draft_address, draft_header
 from disco.web.reading import FormOf

@@ -11,8 +11,8 @@ from disco.entrypoints.service.shop_of import ShopOf, readings_of
 from disco.office.jobs.use_cases import once_for, submit
 from disco.operations.overview import NextStep, campaign_progress
 from disco.records.jobs import JobKind
-from disco.reports.charts import BarChart, CurveChart, IntervalChart
-from disco.reports.learning_pages import (
+from disco.views.charts import BarChart, CurveChart, IntervalChart
+from disco.views.learning_pages import (
     drift_chart,
     exploration_chart,
     exploration_table,
@@ -22,7 +22,7 @@ from disco.reports.learning_pages import (
     uncertainty_chart,
     versions_table,
 )
-from disco.reports.table import Table
+from disco.views.table import Table
 from disco.web.once import HEADER
 from disco.web.reading import FormOf
 from disco.web.shell import Page, PageRoute, go_to, respond

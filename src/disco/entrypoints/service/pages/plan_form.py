@@ -15,7 +15,7 @@ from typing import Any
 from disco.operations.plan_warnings import MOST_RISK
 from disco.records.depths import depth_label, depth_percent, read_depth
 from disco.records.errors import InfeasibleError, InputError, PlanError
-from disco.reports.charts.parts import depth_colour
+from disco.views.charts.parts import depth_colour
 from disco.web.reading import Form
 
 _TEXTS = (

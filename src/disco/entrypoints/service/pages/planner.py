@@ -42,8 +42,8 @@ from disco.records.jobs import Draft, Job, JobKind, JobState
 from disco.records.locale import Locale
 from disco.records.plan import Plan
 from disco.records.wording import counted, date
-from disco.reports.planner import PlannerFigures
-from disco.reports.table import Table
+from disco.views.planner import PlannerFigures
+from disco.views.table import Table
 from disco.web.header import draft_address, draft_header
 from disco.web.once import HEADER
 from disco.web.reading import Form, FormOf, sentence

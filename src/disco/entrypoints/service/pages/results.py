@@ -7,11 +7,11 @@ from fastapi import APIRouter, Request, Response
 
 from disco.entrypoints.service.shop_of import ShopOf, readings_of
 from disco.operations.results import CampaignResults
-from disco.reports.campaign_pages import campaign_report, over_time_chart, over_time_table
-from disco.reports.campaign_tables import sample_ratio_table
-from disco.reports.charts import BarChart, CurveChart, IntervalChart
-from disco.reports.page import Report, Section
-from disco.reports.table import Table
+from disco.views.campaign_pages import campaign_report, over_time_chart, over_time_table
+from disco.views.campaign_tables import sample_ratio_table
+from disco.views.charts import BarChart, CurveChart, IntervalChart
+from disco.views.page import Report, Section
+from disco.views.table import Table
 from disco.web.header import CampaignName, campaign_address, campaign_header
 from disco.web.shell import Page, PageRoute, respond
 

@@ -113,7 +113,7 @@ def results(shop: ShopOf, name: CampaignName, as_of: AsOf = None) -> Response:
 )
 def report(shop: ShopOf, name: CampaignName, as_of: AsOf = None) -> Response:
     """As `disco results CAMPAIGN --html FILE` writes it."""
-    from disco.reports.campaign_pages import campaign_report
+    from disco.views.campaign_pages import campaign_report
 
     found = shop.results(name, as_of=as_of)
     return file_reply(lambda file: campaign_report(found).save(file), name="results", kind=HTML)
@@ -127,7 +127,7 @@ def report(shop: ShopOf, name: CampaignName, as_of: AsOf = None) -> Response:
 )
 def full_report(shop: ShopOf, as_of: AsOf = None) -> Response:
     """As `disco results --html FILE` writes it."""
-    from disco.reports.campaign_pages import campaigns_report
+    from disco.views.campaign_pages import campaigns_report
 
     found = shop.results(as_of=as_of)
     return file_reply(lambda file: campaigns_report(found).save(file), name="results", kind=HTML)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from disco.records.estimate import Estimate
 from disco.records.money import GBP, Currency
 
-# `name as name`: reports take units and wording from here
+# `name as name`: views take units and wording from here
 from disco.records.wording import MAGNITUDES
 from disco.records.wording import MONTHS as MONTHS
 from disco.records.wording import count as count

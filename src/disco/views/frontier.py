@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from disco.operations.what_if import Frontier, FrontierEntry
 from disco.records.depths import depth_percent
 from disco.records.money import read_currency
-from disco.reports.charts import Axis, CurveChart, Line, Points
-from disco.reports.formats import Count, Money, Number
-from disco.reports.page import Report, Section
-from disco.reports.table import Cell, Column, Table
+from disco.views.charts import Axis, CurveChart, Line, Points
+from disco.views.formats import Count, Money, Number
+from disco.views.page import Report, Section
+from disco.views.table import Cell, Column, Table
 
 
 def frontier_tables(found: Frontier) -> list[Table]:

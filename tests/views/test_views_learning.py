@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from disco.operations.learned import Exploration, ForecastOutcome, LearningProgress, VersionProgress
 from disco.records.estimate import Estimate
 from disco.records.money import GBP
-from disco.reports.learning_pages import (
+from disco.views.learning_pages import (
     drift_chart,
     drift_words,
     exploration_chart,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
-from disco.reports.formats import MISSING, Unit, estimate_text, finite
+from disco.views.formats import MISSING, Unit, estimate_text, finite
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +38,7 @@ class Column:
 class Table:
     """Rows of text, figures, estimates with intervals, or None (shown as –).
 
-    >>> from disco.reports.formats import Money
+    >>> from disco.views.formats import Money
     >>> table = Table(caption="Revenue", columns=("Campaign", Column("Revenue", Money())),
     ...               rows=[("C", 1.24e6), ("D", None)])
     >>> table.text()

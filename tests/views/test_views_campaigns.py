@@ -14,9 +14,9 @@ from disco.records.decisions import Arm, IngestCounts
 from disco.records.estimate import Estimate
 from disco.records.plan import read_plan
 from disco.records.plan_summary import MoneyForecast, Solution
-from disco.reports.campaign_pages import campaign_report, campaigns_report
-from disco.reports.campaign_tables import arms_table, campaigns_table
-from disco.reports.charts import IntervalChart
+from disco.views.campaign_pages import campaign_report, campaigns_report
+from disco.views.campaign_tables import arms_table, campaigns_table
+from disco.views.charts import IntervalChart
 
 
 def record(name: str, *, state: State = State.LAUNCHED, policy: str = "thompson") -> CampaignRecord:

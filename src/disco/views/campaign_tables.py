@@ -14,7 +14,7 @@ from disco.records.money import read_currency
 from disco.records.plan_summary import MoneyForecast
 from disco.records.wording import counted
 from disco.records.wording import date as day_text
-from disco.reports.formats import (
+from disco.views.formats import (
     Count,
     Money,
     Number,
@@ -25,7 +25,7 @@ from disco.reports.formats import (
     estimate_text,
     with_limits,
 )
-from disco.reports.table import Cell, Column, FigureCell, Table
+from disco.views.table import Cell, Column, FigureCell, Table
 
 _GROUPS = {
     Arm.DECIDED: "Decided",

@@ -25,9 +25,9 @@ from hypothesis import strategies as st
 
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
-from disco.reports.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Line, Points
-from disco.reports.charts.parts import CHART, depth_colour, nice_extent, spread
-from disco.reports.formats import Count, Money, Number, Percent
+from disco.views.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Line, Points
+from disco.views.charts.parts import CHART, depth_colour, nice_extent, spread
+from disco.views.formats import Count, Money, Number, Percent
 
 ALL = [item for section in gallery().sections for item in section.items if item.template == CHART]
 

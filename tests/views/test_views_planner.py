@@ -10,7 +10,7 @@ from disco.records.decisions import Arm
 from disco.records.estimate import Estimate
 from disco.records.plan import read_plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast
-from disco.reports.planner import binding_words, headline, planner_figures, with_intervals_of
+from disco.views.planner import binding_words, headline, planner_figures, with_intervals_of
 
 
 def plan_of(**more):

@@ -18,11 +18,11 @@ from gallery import gallery
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 from disco.records.money import Currency
-from disco.reports.charts import Axis, BarChart, Bars
-from disco.reports.charts.parts import CHART, NARROW_PX
-from disco.reports.formats import Count, Money, Percent
-from disco.reports.page import Fact, Facts, Report, Section, paragraphs
-from disco.reports.table import Column, FigureCell, Table
+from disco.views.charts import Axis, BarChart, Bars
+from disco.views.charts.parts import CHART, NARROW_PX
+from disco.views.formats import Count, Money, Percent
+from disco.views.page import Fact, Facts, Report, Section, paragraphs
+from disco.views.table import Column, FigureCell, Table
 
 HOSTILE = "</script><script>alert(1)</script> & \"quotes\" 'single' <b>\u2028{c}"
 
@@ -83,7 +83,7 @@ def test_the_file_asks_nothing_of_any_network() -> None:
     for tag, attributes in page.tags:
         for name in ("src", "href", "action", "data", "poster", "srcset"):
             assert (attributes.get(name) or "data:").startswith(("data:", "#")), (tag, attributes)
-    style = resources.files("disco.reports").joinpath("templates", "report.css").read_text(encoding="utf-8")
+    style = resources.files("disco.views").joinpath("templates", "report.css").read_text(encoding="utf-8")
     assert "url(" not in style
     assert "@import" not in style
     policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
@@ -188,7 +188,7 @@ def test_a_column_may_hold_figures_of_several_units() -> None:
 
 
 def test_a_table_that_scrolls_shows_that_it_does() -> None:
-    style = resources.files("disco.reports").joinpath("templates", "report.css").read_text(encoding="utf-8")
+    style = resources.files("disco.views").joinpath("templates", "report.css").read_text(encoding="utf-8")
     assert re.search(r"\.scroll \{[^}]*background:[^}]*local[^}]*scroll", style)
 
 
@@ -213,7 +213,7 @@ def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
 
 
 def _themes() -> dict[str, dict[str, str]]:
-    style = resources.files("disco.reports").joinpath("templates", "report.css").read_text(encoding="utf-8")
+    style = resources.files("disco.views").joinpath("templates", "report.css").read_text(encoding="utf-8")
     light, dark = (
         dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6});", block))
         for block in re.findall(r":root \{(.*?)\}", style, re.S)
@@ -283,12 +283,12 @@ def test_depths_two_and_a_half_points_apart_look_different(theme: str) -> None:
 
 
 def test_the_page_and_the_charts_agree_on_what_is_narrow() -> None:
-    style = resources.files("disco.reports").joinpath("templates", "report.css").read_text(encoding="utf-8")
+    style = resources.files("disco.views").joinpath("templates", "report.css").read_text(encoding="utf-8")
     assert f"@container (min-width: {NARROW_PX + 1}px)" in style
 
 
 def test_the_library_is_the_one_its_readme_names() -> None:
-    folder = resources.files("disco.reports").joinpath("vendor")
+    folder = resources.files("disco.views").joinpath("vendor")
     readme = folder.joinpath("README.md").read_text(encoding="utf-8")
     version = re.search(r"ECharts (\d+\.\d+\.\d+)", readme)
     assert version is not None

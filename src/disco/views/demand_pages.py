@@ -7,9 +7,9 @@ from disco.operations.demand import Demand, DemandPoint, ObservedPoint
 from disco.records.depths import depth_percent
 from disco.records.estimate import Estimate
 from disco.records.money import read_currency
-from disco.reports.charts import Axis, CurveChart, Line, Points
-from disco.reports.formats import Count, Money, Percent, Unit, estimate_text
-from disco.reports.table import Column, Table
+from disco.views.charts import Axis, CurveChart, Line, Points
+from disco.views.formats import Count, Money, Percent, Unit, estimate_text
+from disco.views.table import Column, Table
 
 _DEPTH = Axis("Depth of the code", Percent(decimals=0))
 _BAND = "90% interval"

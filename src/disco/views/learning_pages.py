@@ -4,9 +4,9 @@ from disco.operations.learned import Exploration, ForecastOutcome, LearningProgr
 from disco.records.estimate import Estimate
 from disco.records.money import Currency
 from disco.records.wording import date, percent
-from disco.reports.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Line, Points
-from disco.reports.formats import Count, Money, Names, Percent
-from disco.reports.table import Column, Table
+from disco.views.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Line, Points
+from disco.views.formats import Count, Money, Names, Percent
+from disco.views.table import Column, Table
 
 _IN_A_ROW = 3  # forecasts missed on one side, before it is called drift
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
-from disco.reports.charts.parts import (
+from disco.views.charts.parts import (
     CHART,
     FONT_PX,
     INK,
@@ -30,7 +30,7 @@ from disco.reports.charts.parts import (
     text_px,
     whiskers,
 )
-from disco.reports.table import Column, Table
+from disco.views.table import Column, Table
 
 _LEFT_PX, _TOP_PX, _BOTTOM_PX = 64, 34, 52
 _LABEL_PX = 15  # from one label at a line's end to the next
@@ -123,7 +123,7 @@ class Points(_Trace):
 class CurveChart:
     """One or several lines, points over them, or points alone.
 
-    >>> from disco.reports.formats import Money, Percent
+    >>> from disco.views.formats import Money, Percent
     >>> chart = CurveChart(
     ...     title="Baskets grow with depth", subtitle="£ per purchase, campaign C",
     ...     x=Axis("Depth", Percent(decimals=0)), y=Axis("Basket", Money()), interval="90% interval",

@@ -2,7 +2,7 @@
 
 from disco.operations.demand import Demand, DemandPoint, ObservedPoint
 from disco.records.estimate import Estimate
-from disco.reports.demand_pages import (
+from disco.views.demand_pages import (
     basket_chart,
     curve_table,
     demand_words,

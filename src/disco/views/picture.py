@@ -11,8 +11,8 @@ from pathlib import Path
 
 from disco.records.errors import DiscoError, InputError, MissingPartError
 from disco.records.files import private_folder, temporary_folder, written_whole
-from disco.reports.charts import Chart
-from disco.reports.page import render
+from disco.views.charts import Chart
+from disco.views.page import render
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _SECONDS = 120

@@ -9,8 +9,8 @@ from disco.records.arrays import Floats
 from disco.records.depths import read_depth
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
-from disco.reports.formats import AxisScale, Unit, finite
-from disco.reports.table import Table
+from disco.views.formats import AxisScale, Unit, finite
+from disco.views.table import Table
 
 Option: TypeAlias = dict[str, Any]
 Figures: TypeAlias = Sequence[float] | Floats  # what a caller has at hand; kept as a tuple
@@ -61,7 +61,7 @@ class KeyEntry:
 class Axis:
     """What an axis shows.
 
-    >>> from disco.reports.formats import Money
+    >>> from disco.views.formats import Money
     >>> Axis("Revenue per customer", Money()).label
     'Revenue per customer'
     """

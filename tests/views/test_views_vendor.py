@@ -4,9 +4,9 @@ import hashlib
 import json
 from pathlib import Path
 
-import disco.reports
+import disco.views
 
-VENDOR = Path(disco.reports.__file__).parent / "vendor"
+VENDOR = Path(disco.views.__file__).parent / "vendor"
 RECORDED = json.loads((VENDOR / "vendored.json").read_text(encoding="utf-8"))
 OURS = {"README.md", "vendored.json"}
 

@@ -10,7 +10,7 @@ from disco.records.estimate import Estimate
 from disco.records.money import read_currency
 from disco.records.wording import date, percent, short_date, validity
 from disco.records.wording import money as money_text
-from disco.reports.campaign_tables import (
+from disco.views.campaign_tables import (
     UPLIFT,
     arms_table,
     campaigns_table,
@@ -26,11 +26,11 @@ from disco.reports.campaign_tables import (
     undifferentiated_table,
     without_p,
 )
-from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line, Points
-from disco.reports.charts.parts import nice_extent
-from disco.reports.formats import Count, Money, Names, Number, with_limits
-from disco.reports.page import PageItem, Report, Section
-from disco.reports.table import Column, Table
+from disco.views.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line, Points
+from disco.views.charts.parts import nice_extent
+from disco.views.formats import Count, Money, Names, Number, with_limits
+from disco.views.page import PageItem, Report, Section
+from disco.views.table import Column, Table
 
 _P_VALUE = re.compile(r" \(p (?:= )?[<\d.]+\)|, p (?:= )?[<\d.]+(\))")  # in the words of results
 

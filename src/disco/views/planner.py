@@ -20,9 +20,9 @@ from disco.records.money import Currency, read_currency
 from disco.records.plan import Plan, limit_count
 from disco.records.plan_summary import ArmForecast, MoneyForecast
 from disco.records.wording import counted, percent
-from disco.reports.charts.parts import depth_colour
-from disco.reports.formats import Count, Money, estimate_text
-from disco.reports.table import Cell, Column, FigureCell, Table
+from disco.views.charts.parts import depth_colour
+from disco.views.formats import Count, Money, estimate_text
+from disco.views.table import Cell, Column, FigureCell, Table
 
 _GROUPS = {
     Arm.DECIDED: "Decided group",

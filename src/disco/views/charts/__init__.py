@@ -8,10 +8,10 @@ Colours are names of the stylesheet (`var(--depth-4)`), so light, dark and print
 follow the page without a second option. `charts.js` draws them.
 """
 
-from disco.reports.charts.bars import BarChart, Bars
-from disco.reports.charts.curves import CurveChart, Line, Points
-from disco.reports.charts.intervals import IntervalChart, IntervalRow
-from disco.reports.charts.parts import Axis, Chart, KeyEntry, depth_colour
+from disco.views.charts.bars import BarChart, Bars
+from disco.views.charts.curves import CurveChart, Line, Points
+from disco.views.charts.intervals import IntervalChart, IntervalRow
+from disco.views.charts.parts import Axis, Chart, KeyEntry, depth_colour
 
 __all__ = [
     "Axis",

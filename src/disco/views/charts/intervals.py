@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
-from disco.reports.charts.parts import (
+from disco.views.charts.parts import (
     CHART,
     FONT_PX,
     INK,
@@ -22,8 +22,8 @@ from disco.reports.charts.parts import (
     text_px,
     whiskers,
 )
-from disco.reports.formats import estimate_text, finite
-from disco.reports.table import Column, Table
+from disco.views.formats import estimate_text, finite
+from disco.views.table import Column, Table
 
 _ROW_PX = 54
 _WIDEST_NAME_PX = 300
@@ -47,7 +47,7 @@ class IntervalRow:
 class IntervalChart:
     """Estimates with intervals, one below the other.
 
-    >>> from disco.reports.formats import Percent
+    >>> from disco.views.formats import Percent
     >>> chart = IntervalChart(title="C beat its control", subtitle="Revenue per customer, 8 Mar to 21 Mar 2027",
     ...     x=Axis("Uplift against control", Percent(signed=True)), interval="95% interval",
     ...     rows=[IntervalRow("Campaign C", Estimate(0.014, 0.006, 0.022))])

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
-from disco.reports.charts.parts import (
+from disco.views.charts.parts import (
     CHART,
     FONT_PX,
     INK,
@@ -26,7 +26,7 @@ from disco.reports.charts.parts import (
     series_colour,
     whiskers,
 )
-from disco.reports.table import Column, Table
+from disco.views.table import Column, Table
 
 _LEFT_PX = 64
 _LINE_PX = 15
@@ -76,7 +76,7 @@ class Bars:
 class BarChart:
     """Grouped or stacked bars.
 
-    >>> from disco.reports.formats import Count
+    >>> from disco.views.formats import Count
     >>> chart = BarChart(title="Most codes are shallow", subtitle="Codes, campaign C",
     ...                  categories=["10% off", "20% off"], y=Axis("Codes", Count()),
     ...                  bars=[Bars("Codes", [12000, 8000], depth=[0.1, 0.2])])

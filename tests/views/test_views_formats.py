@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 from disco.records.money import read_currency
-from disco.reports.formats import (
+from disco.views.formats import (
     Count,
     Money,
     Names,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 from markupsafe import Markup, escape
 
 from disco.records.files import private_folder, written_whole
-from disco.reports.charts.parts import CHART
-from disco.reports.formats import MONTHS
-from disco.reports.table import Table
+from disco.views.charts.parts import CHART
+from disco.views.formats import MONTHS
+from disco.views.table import Table
 
 if TYPE_CHECKING:
     import jinja2
@@ -161,19 +161,19 @@ def csv_address(table: Table) -> str:
 
 @cache
 def _part(folder: str, name: str) -> str:
-    return resources.files("disco.reports").joinpath(folder, name).read_text(encoding="utf-8")
+    return resources.files("disco.views").joinpath(folder, name).read_text(encoding="utf-8")
 
 
 @cache
 def _environment() -> "jinja2.Environment":
-    return environment("disco.reports")
+    return environment("disco.views")
 
 
 def environment(*packages: str) -> "jinja2.Environment":
-    """Templates that lie in packages or in their folders `templates`, and those of reports, with their filters."""
+    """Templates that lie in packages or in their folders `templates`, and those of views, with their filters."""
     import jinja2  # only a page needs it; the same tables are shown on a terminal
 
-    folders = [str(resources.files(name)) for name in dict.fromkeys((*packages, "disco.reports"))]
+    folders = [str(resources.files(name)) for name in dict.fromkeys((*packages, "disco.views"))]
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader([place for folder in folders for place in (folder, f"{folder}/templates")]),
         autoescape=True,

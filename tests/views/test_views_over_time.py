@@ -8,7 +8,7 @@ import pytest
 from disco.evaluation.estimates import Comparison
 from disco.operations.results import ResultsOverTime, UpliftOnDay
 from disco.records.estimate import Estimate
-from disco.reports.campaign_pages import over_time_chart, over_time_table
+from disco.views.campaign_pages import over_time_chart, over_time_table
 
 
 def on(day, value, half, *, final=False):
