@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from disco.adapters.openid import LONGEST_ATTEMPT, Attempt
 from disco.office.sign_in.openid import Admission
+from disco.office.sign_in.provider import LONGEST_ATTEMPT, Attempt
 from disco.records.errors import RoleError, ServiceError
 from disco.records.people import Role
 

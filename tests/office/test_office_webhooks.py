@@ -15,9 +15,9 @@ from small_life import CAMPAIGN, launch_small, planned
 from stores import on_both_databases, open_store
 
 import disco
-from disco.adapters.delivery import HttpSender, is_public
 from disco.office.jobs import use_cases as jobs
 from disco.office.webhooks import use_cases as webhooks
+from disco.office.webhooks.delivery import HttpSender, is_public
 from disco.office.webhooks.signatures import sign
 from disco.operations import outbox
 from disco.operations.launch import pause, resume

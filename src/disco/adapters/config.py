@@ -9,12 +9,12 @@ from itertools import pairwise
 from math import log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from disco.adapters.engines import read_engine
 from disco.adapters.files import read_yaml
-from disco.adapters.openid import is_safe_url
 from disco.records.chunks import read_threads
 from disco.records.errors import InputError, MissingPartError, PlanError, Problem, UsageError
 from disco.records.locale import Locale, read_time_zone
@@ -39,6 +39,7 @@ FILE = "disco.yaml"
 _PREFIX = "DISCO_"
 OIDC_SECRET = "DISCO_OIDC_CLIENT_SECRET"  # nosec B105 - a name
 _SQLITE = "sqlite:///"
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _LEAST_SECRET_BYTES = 32
 _LEAST_SECRET_BITS = 64  # by `_entropy_bits`; 32 random digits have at least 75
 
@@ -136,6 +137,20 @@ class ServiceSettings(_Section):
                 expected = "addresses or networks, such as 10.0.0.7 or 10.0.0.0/24"
                 raise InputError("trusted_proxies", found=repr(list(proxies)), expected=expected)
         return proxies
+
+
+def is_safe_url(url: str) -> bool:
+    """Whether nobody on the way can read or change what is sent there: https, or this machine itself.
+
+    >>> [is_safe_url(one) for one in ("https://id.example.com", "http://127.0.0.1:9", "http://id.example.com", "x")]
+    [True, True, False, False]
+    """
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK))
 
 
 class OidcSettings(_Section):

@@ -239,7 +239,7 @@ def run_worker(
     In the main thread SIGTERM and SIGINT end it. In another thread, as in an embedded server, only `stop` does.
     say: is told a line about each job, without ids of customers. send: posts webhook deliveries; default: by HTTP.
     """
-    from disco.adapters.delivery import HttpSender
+    from disco.office.webhooks.delivery import HttpSender
 
     with shop.held() as held:
         worker = _Worker(held, lease=lease, grace_s=grace_s, poll_s=poll_s, say=say, stop=stop)

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import RedirectResponse
 
 from disco.adapters.config import OidcSettings
-from disco.adapters.openid import LONGEST_ATTEMPT, Attempt, OpenIdProvider
 from disco.adapters.shop import ShopFolder
+from disco.office.sign_in.provider import LONGEST_ATTEMPT, Attempt, OpenIdProvider
 from disco.office.sign_in.routes import set_cookies
 from disco.office.sign_in.use_cases import NewSession, sign_in_external
 from disco.records.errors import AuthenticationError, DiscoError, NotFoundError, RoleError, ServiceError

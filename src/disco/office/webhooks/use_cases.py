@@ -11,7 +11,7 @@ from datetime import timedelta
 from hashlib import sha256
 from secrets import token_urlsafe
 
-from disco.adapters.delivery import read_url
+from disco.office.webhooks.delivery import read_url
 from disco.office.webhooks.signatures import DELIVERY_HEADER, SIGNATURE_HEADER, sign
 from disco.operations.outbox import new_id
 from disco.records.errors import DeliveryError, InputError

@@ -18,6 +18,7 @@ from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import urlsplit
 
+from disco.adapters.config import is_safe_url
 from disco.adapters.http import Answer, NoAnswerError, ask
 from disco.records.errors import AuthenticationError, IdentityProviderError, ServiceError
 
@@ -31,7 +32,6 @@ _DISCOVERY = "/.well-known/openid-configuration"
 # signatures by a key that only the provider has; those by a shared secret (HS256) and none at all are refused
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
 _AUTHENTICATION = ("client_secret_basic", "client_secret_post")
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,20 +300,6 @@ class OpenIdProvider:
                 f"The identity provider at {urlsplit(self.issuer).hostname} does not answer ({error})",
                 fix="Try again later; people with a password can still sign in.",
             ) from error
-
-
-def is_safe_url(url: str) -> bool:
-    """Whether nobody on the way can read or change what is sent there: https, or this machine itself.
-
-    >>> [is_safe_url(one) for one in ("https://id.example.com", "http://127.0.0.1:9", "http://id.example.com", "x")]
-    [True, True, False, False]
-    """
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-    except ValueError:
-        return False
-    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK))
 
 
 def _object(answer: Answer) -> dict[str, Any] | None:
