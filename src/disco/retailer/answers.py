@@ -24,6 +24,7 @@ from disco.retailer.population import Customers, customers_at, log_basket, purch
 from disco.retailer.season import day_number
 from disco.retailer.settings import ChannelName, RetailerSettings
 from disco.retailer.tables import INSTANT, SCHEMAS, instants, site_table
+from disco.retailer.world import answer_factor, basket_shift, moved, residuals
 
 REQUIRED = {
     "code_id": pa.string(),
@@ -224,16 +225,22 @@ class CodeAnswers:
 
 
 def answer(sent: SentCodes, customers: Customers, chance: Chance, *, settings: RetailerSettings) -> CodeAnswers:
-    """Purchase with probability p(depth); ln(full price) = b + s·g + campaign_residual_sd·ε; redeemed after a delay."""
+    """Purchase with probability p(depth); ln(full price) = b + s·g + campaign_residual_sd·ε; redeemed after a delay.
+
+    customers: as they are in the ordinary world; that of the settings moves them to the days of their codes.
+    """
+    sent_on = sent.sent_at // DAY
+    customers = moved(customers, settings=settings, day=sent_on)
+    factor = answer_factor(settings, sent_on)
     g = rise(customers, sent.depth, settings=settings)
     on_site, email = (
-        purchase_probability(customers, g, settings=settings, channel=channel, lapsed=customers.lapsed)
+        purchase_probability(customers, g, settings=settings, channel=channel, lapsed=customers.lapsed, factor=factor)
         for channel in ChannelName
     )
     probability = np.where(sent.by_email, email, on_site)
     decision = chance.uniform("purchase")
-    residual = settings.baskets.campaign_residual_sd * chance.normal("basket")
-    full_price = pennies(np.exp(log_basket(customers, g) + residual))
+    residual = settings.baskets.campaign_residual_sd * residuals(chance.normal("basket"), settings.world.tails)
+    full_price = pennies(np.exp(log_basket(customers, g) + basket_shift(settings, sent_on) + residual))
     return CodeAnswers(
         bought=decision < probability,
         full_price=full_price,

@@ -4,8 +4,12 @@ A customer's answer follows from their habits z, from whether they lapsed, and f
 elasticity, of engagement, of the bend of the curve, and of engagement's gain. Given the bend, full price depends on the
 first and the purchase on the second and the last alone, so that with g the response at the bend,
 
-    E[p·F | z] = E_bend[ E[exp(b + s·g + σ²/2)] · E[expit(engagement + gain·g + channel + lapsed)] ].
+    E[p·F | z] = E_bend[ E[exp(b + s·g + σ²/2)] · E[expit(engagement + gain·g + channel + lapsed)] ],
+
+and in a world that moves with what `world.py` adds to each of them.
 """
+
+from datetime import date
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
@@ -21,7 +25,9 @@ from disco.retailer.population import (
     habits_at,
     response,
 )
+from disco.retailer.season import day_number
 from disco.retailer.settings import ChannelName, RetailerSettings
+from disco.retailer.world import answer_factor, basket_shift, log_mean_factor, steps_since_history, turned
 
 _BENDS, _NODES = 21, 7  # the curve may have a kink in the bend; all else is smooth
 
@@ -33,12 +39,16 @@ def _normal_nodes(count: int) -> list[tuple[float, float]]:
 
 
 def expected_spending(
-    settings: RetailerSettings, *, index: Integers, depths: tuple[float, ...], channel: ChannelName
+    settings: RetailerSettings, *, index: Integers, depths: tuple[float, ...], channel: ChannelName, on: date
 ) -> Matrix:
-    """(customers, depths): E[p·F | habits, lapsed], money per code, by Gauss-Hermite quadrature."""
-    scores = habit_scores(habits_at(settings, index=index), settings=settings)
+    """(customers, depths): E[p·F | habits, lapsed], money per code sent on a day, by Gauss-Hermite quadrature."""
+    day, world = np.array(day_number(on)), settings.world
+    z = habits_at(settings, index=index)
+    scores = turned(habit_scores(z, settings=settings), z, settings=settings, day=day)
     lapsed = settings.habits.lapsed_logit * customers_at(settings, index=index).lapsed
-    baseline = settings.baskets.mean + scores.offset + settings.baskets.campaign_residual_sd**2 / 2
+    to_mean = log_mean_factor(settings.baskets.campaign_residual_sd, world.tails)
+    baseline = settings.baskets.mean + scores.offset + basket_shift(settings, day) + to_mean
+    left, factor = (1.0 - world.fading) ** steps_since_history(settings, day), answer_factor(settings, day)
     nodes = _normal_nodes(_NODES)
     elasticities = [(elasticity_of(scores, np.array(own), settings=settings), weight) for own, weight in nodes]
     levels = [
@@ -50,9 +60,11 @@ def expected_spending(
     for column, depth in enumerate(depths):
         u = np.array(depth / settings.curves.depth_scale)
         for bend, weight in _normal_nodes(_BENDS):
-            g = float(response(np.array(bend), u, curves=settings.curves))
+            g = float(response(np.array(bend), u, curves=settings.curves) * left)
             full_price = _mean([(np.exp(baseline + s * g), share) for s, share in elasticities])
-            bought = _mean([(expit(level + gain * g), a * b) for level, a in levels for gain, b in gains])
+            bought = _mean(
+                [(np.minimum(factor * expit(level + gain * g), 1.0), a * b) for level, a in levels for gain, b in gains]
+            )
             out[:, column] += weight * full_price * bought
     return out
 

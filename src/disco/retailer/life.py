@@ -15,6 +15,7 @@ from disco.retailer.draws import block_generator
 from disco.retailer.population import Customers, log_basket, purchase_probability, rise
 from disco.retailer.season import DAYS_PER_MONTH, Days, busyness, days_of_month, first_day, month_of
 from disco.retailer.settings import ChannelName, RetailerSettings, ShoppingHabits
+from disco.retailer.world import answer_factor, residuals, season
 
 SECOND = 1_000_000  # in microseconds, the unit of every instant here
 DAY = 86_400 * SECOND
@@ -163,7 +164,7 @@ def simulate_month(customers: Customers, at: BlockMonth) -> tuple[Orders, Return
 def _uncoded_orders(customers: Customers, at: BlockMonth) -> tuple[Integers, Integers]:
     """(who, day) of orders without a code: one or more in a month with a mission, on busy days more often."""
     days = at.days
-    factor = busyness(days, calendar=at.settings.calendar)
+    factor = busyness(days, calendar=at.settings.calendar) * season(at.settings, days.astype(np.int64))
     draw = at.generator("orders")
     shopping = draw.random(customers.index.size) < -np.expm1(
         -customers.missions_per_month * factor.sum() / DAYS_PER_MONTH
@@ -201,6 +202,7 @@ def _monthly_codes(customers: Customers, at: BlockMonth) -> tuple[Codes, Integer
         settings=settings,
         channel=ChannelName.EMAIL,
         lapsed=customers.lapsed_on <= sent_on,
+        factor=answer_factor(settings, sent_on),
     )
     left = days[-1] + 1 - sent_on
     redeemed_on = np.where(uniform[2] < chance, sent_on + (uniform[3] ** 2 * left).astype(np.int64), -1)
@@ -226,18 +228,19 @@ def _baskets(
 ) -> Orders:
     """ln(full price) = b + s·g(u) + season + mission + noise; the last two make up residual_sd.
 
-    The caller fills in the codes.
+    The mission's part, by far the larger, has the tails of the world. The caller fills in the codes.
     """
     settings, baskets = at.settings, at.settings.baskets
     buyers = customers.take(who)
     mission = at.generator("missions").standard_normal(customers.index.size)[who]
     order_sd = np.sqrt(baskets.residual_sd**2 - baskets.mission_sd**2)
-    season = busyness((ordered_at // DAY).astype("datetime64[D]"), calendar=settings.calendar)
+    day = ordered_at // DAY
+    busy = busyness(day.astype("datetime64[D]"), calendar=settings.calendar) * season(settings, day)
     full_price = pennies(
         np.exp(
             log_basket(buyers, rise(buyers, depth, settings=settings))
-            + settings.calendar.basket_share * np.log(season)
-            + baskets.mission_sd * mission
+            + settings.calendar.basket_share * np.log(busy)
+            + baskets.mission_sd * residuals(mission, settings.world.tails)
             + order_sd * draw.standard_normal(who.size)
         )
     )

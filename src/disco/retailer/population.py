@@ -105,7 +105,7 @@ class Customers:
         return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
 
 
-def _multiply(left: Matrix, right: Matrix) -> Matrix:
+def multiply(left: Matrix, right: Matrix) -> Matrix:
     """left · right with a fixed order of summation (BLAS may give other bits for another number of rows)."""
     out = np.zeros((left.shape[0], right.shape[1]))
     for inner in range(left.shape[1]):
@@ -113,7 +113,8 @@ def _multiply(left: Matrix, right: Matrix) -> Matrix:
     return out
 
 
-def _unit_rows(matrix: Matrix) -> Matrix:
+def unit_rows(matrix: Matrix) -> Matrix:
+    """Every row divided by its length."""
     return np.asarray(matrix / np.sqrt((matrix**2).sum(axis=1, keepdims=True)), np.float64)
 
 
@@ -129,12 +130,12 @@ def _bent(z: Matrix) -> Vector:
 
 
 def _raw_elasticity(z: Matrix, directions: Directions) -> Vector:
-    line = _multiply(z, directions.elasticity[:, None])[:, 0]
+    line = multiply(z, directions.elasticity[:, None])[:, 0]
     return np.asarray(line + 0.7 * np.tanh(z[:, 4] * z[:, 6]) + 0.5 * np.abs(z[:, 7]), np.float64)
 
 
 def _raw_engagement(z: Matrix, directions: Directions) -> Vector:
-    line = _multiply(z, directions.engagement[:, None])[:, 0]
+    line = multiply(z, directions.engagement[:, None])[:, 0]
     return np.asarray(line + 0.6 * np.tanh(z[:, 3] * z[:, 7]), np.float64)
 
 
@@ -143,7 +144,7 @@ def _spend(
 ) -> Vector:
     """The customer's part of the baseline: linear_sd·lin + nonlinear_sd·nonlin."""
     baskets = settings.baskets
-    line = linear.apply(_multiply(z, directions.baseline[:, None])[:, 0], z[:, :0])
+    line = linear.apply(multiply(z, directions.baseline[:, None])[:, 0], z[:, :0])
     return np.asarray(baskets.linear_sd * line + baskets.nonlinear_sd * nonlinear.apply(_bent(z), z), np.float64)
 
 
@@ -157,17 +158,14 @@ def foundations(settings: RetailerSettings) -> tuple[Directions, Scales]:
     behaviour = settings.habits.cross_loading * draw.standard_normal((HABITS, len(BEHAVIOURS)))
     behaviour[list(BEHAVIOURS.values()), range(len(BEHAVIOURS))] += 1.0
     directions = Directions(
-        mixing=_unit_rows(np.eye(HABITS) + settings.habits.mixing * draw.standard_normal((HABITS, HABITS))),
-        behaviour=_unit_rows(behaviour.T).T,
+        mixing=unit_rows(np.eye(HABITS) + settings.habits.mixing * draw.standard_normal((HABITS, HABITS))),
+        behaviour=unit_rows(behaviour.T).T,
         baseline=draw.standard_normal(HABITS),
-        elasticity=_unit_rows(draw.standard_normal((1, HABITS)))[0],
-        engagement=_unit_rows(draw.standard_normal((1, HABITS)))[0],
+        elasticity=unit_rows(draw.standard_normal((1, HABITS)))[0],
+        engagement=unit_rows(draw.standard_normal((1, HABITS)))[0],
     )
-    z = _multiply(
-        block_generator(settings.seed, purpose="reference", block=0).standard_normal((_REFERENCE, HABITS)),
-        directions.mixing.T,
-    )
-    linear = ScoreScale.fit(_multiply(z, directions.baseline[:, None])[:, 0], z[:, :0])
+    z = _reference_habits(settings.seed, directions)
+    linear = ScoreScale.fit(multiply(z, directions.baseline[:, None])[:, 0], z[:, :0])
     nonlinear = ScoreScale.fit(_bent(z), z)
     spend = _spend(z, directions, settings, linear, nonlinear)[:, None]
     return directions, Scales(
@@ -175,8 +173,18 @@ def foundations(settings: RetailerSettings) -> tuple[Directions, Scales]:
         baseline_nonlinear=nonlinear,
         elasticity=ScoreScale.fit(_raw_elasticity(z, directions), spend),
         engagement=ScoreScale.fit(_raw_engagement(z, directions), spend),
-        behaviour=_multiply(z, directions.behaviour).std(axis=0),
+        behaviour=multiply(z, directions.behaviour).std(axis=0),
     )
+
+
+def _reference_habits(seed: int, directions: Directions) -> Matrix:
+    draw = block_generator(seed, purpose="reference", block=0)
+    return multiply(draw.standard_normal((_REFERENCE, HABITS)), directions.mixing.T)
+
+
+def reference_habits(settings: RetailerSettings) -> Matrix:
+    """z (n, 8) of the sample on which scales are set."""
+    return _reference_habits(settings.seed, foundations(settings)[0])
 
 
 def _joint(spend: Vector, habit: Vector, own: Vector, *, with_spend: float, from_habits: float) -> Vector:
@@ -242,7 +250,7 @@ def engagement_gain_of(own: Vector, *, settings: RetailerSettings) -> Vector:
 
 def _drawn_habits(draw: np.random.Generator, settings: RetailerSettings) -> Matrix:
     """z (block, 8): a block's first draw."""
-    return _multiply(draw.standard_normal((BLOCK, HABITS)), foundations(settings)[0].mixing.T)
+    return multiply(draw.standard_normal((BLOCK, HABITS)), foundations(settings)[0].mixing.T)
 
 
 def habits_at(settings: RetailerSettings, *, index: Integers) -> Matrix:
@@ -262,7 +270,7 @@ def block_of_customers(settings: RetailerSettings, *, block: int) -> Customers:
     draw = block_generator(settings.seed, purpose="customers", block=block)
     z = _drawn_habits(draw, settings)
     own = draw.standard_normal((BLOCK, 4))  # private: of elasticity, engagement, the curve's bend, engagement's gain
-    eta = np.sqrt(1 - habits.habit_noise) * _multiply(z, directions.behaviour) / scales.behaviour
+    eta = np.sqrt(1 - habits.habit_noise) * multiply(z, directions.behaviour) / scales.behaviour
     eta += np.sqrt(habits.habit_noise) * draw.standard_normal(eta.shape)
     behaviour = dict(zip(BEHAVIOURS, eta.T, strict=True))
 
@@ -361,8 +369,11 @@ def log_basket(customers: Customers, g: Vector) -> Vector:
 
 
 def purchase_probability(
-    customers: Customers, g: Vector, *, settings: RetailerSettings, channel: ChannelName, lapsed: Flags
+    customers: Customers, g: Vector, *, settings: RetailerSettings, channel: ChannelName, lapsed: Flags, factor: Vector
 ) -> Vector:
-    """P(purchase | code) = expit(engagement + gain·g + channel + lapsed_logit·lapsed), (n,)."""
+    """P(purchase | code) = factor·expit(engagement + gain·g + channel + lapsed_logit·lapsed), at most 1, (n,).
+
+    factor: of the world on the day the code is sent; 1 in the ordinary one.
+    """
     logit = customers.engagement + customers.engagement_gain * g + settings.channel(channel).logit
-    return np.asarray(expit(logit + settings.habits.lapsed_logit * lapsed), np.float64)
+    return np.asarray(np.minimum(factor * expit(logit + settings.habits.lapsed_logit * lapsed), 1.0), np.float64)

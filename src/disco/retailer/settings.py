@@ -9,7 +9,7 @@ Field names and their order are part of retailer.json, which older simulations h
 """
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from enum import StrEnum
 
@@ -189,6 +189,42 @@ PAPER_CAMPAIGNS = (
 )
 
 
+class Tails(StrEnum):
+    """The law of the residual of ln(full price); all have the same mean and sd."""
+
+    NORMAL = "normal"
+    T5 = "t5"
+    RIGHT = "right-skewed"
+    LEFT = "left-skewed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What moves, and what is not normal; the defaults are a world in which nothing moves. `world.py` has the law.
+
+    Trend, fading and rotation are per 30 days since the end of the history.
+    """
+
+    trend: float = 0.0  # relative change of the chance to answer a code: -0.07 is 7% less every 30 days
+    season_low: float = 1.0  # least factor of the year on the chance to order and to use a code
+    season_high: float = 1.0  # largest factor; on the day calendar.year_peak
+    fading: float = 0.0  # share of the response to depth that is lost
+    rotation: float = 0.0  # degrees by which the direction of elasticity and of engagement turns
+    tails: Tails = Tails.NORMAL
+
+
+#: Worlds by the name that `disco simulate --world` and the studies use.
+WORLDS = {
+    "ordinary": World(),
+    "trend": World(trend=-0.07),
+    "season": World(season_low=0.7, season_high=1.5),
+    "fading": World(fading=0.08),
+    "rotating": World(rotation=15.0),
+    **{str(tails): World(tails=tails) for tails in Tails if tails is not Tails.NORMAL},
+}
+SEASON_HISTORY_YEARS = 2  # a season can be told from a trend after two of them
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetailerSettings:
     """All parameters of one simulated retailer.
@@ -215,6 +251,7 @@ class RetailerSettings:
     email: Channel = field(default_factory=lambda: Channel(logit=-0.3, valid_days=30, delay_days=8.0))
     ordinary_codes: OrdinaryCodes = field(default_factory=OrdinaryCodes)
     campaigns: tuple[Campaign, ...] = PAPER_CAMPAIGNS
+    world: World = field(default_factory=World)
 
     def __post_init__(self) -> None:
         if not 1 <= self.customers <= MOST_CUSTOMERS:
@@ -236,6 +273,21 @@ class RetailerSettings:
                 )
         read_depths(self.ordinary_codes.depths, where="ordinary_codes")
         _check_ranges(self)
+
+    def in_world(self, name: str) -> "RetailerSettings":
+        """The same retailer in one of the WORLDS; where there are seasons, with a history of two years at least.
+
+        >>> RetailerSettings(customers=10).in_world("trend").world.trend
+        -0.07
+        """
+        if name not in WORLDS:
+            raise InputError("world", found=repr(name), expected=f"one of {', '.join(WORLDS)}")
+        world, calendar = WORLDS[name], self.calendar
+        if world.season_low < world.season_high:
+            end = calendar.history_end
+            start = min(calendar.history_start, end.replace(year=end.year - SEASON_HISTORY_YEARS))
+            calendar = replace(calendar, history_start=start)
+        return replace(self, world=world, calendar=calendar)
 
     def channel(self, name: ChannelName) -> Channel:
         """The settings of a channel by its name."""
@@ -273,6 +325,7 @@ _SHARES = {  # by group: values that are shares in [0, 1]
     "habits": ("habit_noise", "joined_during_history", "lapsed"),
     "curves": ("elasticity_from_habits",),
     "engagement": ("from_habits",),
+    "world": ("fading",),
 }
 _CORRELATIONS = {  # values in [−1, 1]
     "curves": ("elasticity_with_baseline",),
@@ -286,12 +339,23 @@ _POSITIVE = {
     "curves": ("depth_scale", "concave_rate", "steepness", "ramp"),
     "on_site": ("valid_days", "delay_days"),
     "email": ("valid_days", "delay_days"),
+    "world": ("season_low", "season_high"),
 }
 
 
 def _check_ranges(settings: RetailerSettings) -> None:
     """Every number finite, and inside the range its meaning allows."""
-    for group in ("calendar", "habits", "baskets", "curves", "engagement", "on_site", "email", "ordinary_codes"):
+    for group in (
+        "calendar",
+        "habits",
+        "baskets",
+        "curves",
+        "engagement",
+        "on_site",
+        "email",
+        "ordinary_codes",
+        "world",
+    ):
         part = getattr(settings, group)
         for each in fields(part):
             value, where = getattr(part, each.name), f"{group}.{each.name}"
@@ -306,6 +370,11 @@ def _check_ranges(settings: RetailerSettings) -> None:
                 raise InputError(where, found=value, expected="a positive number")
             if each.name.endswith(("_sd", "spread")) and value < 0:
                 raise InputError(where, found=value, expected="a spread of 0 or more")
+    world = settings.world
+    if world.trend <= -1:
+        raise InputError("world.trend", found=world.trend, expected="a number above -1, such as -0.07 for 7% less")
+    if world.season_low > world.season_high:
+        raise InputError("world.season_low", found=world.season_low, expected="at most season_high")
     curves = settings.curves
     reach = curves.midpoint_spread + curves.ramp / 2
     if not reach <= curves.midpoint <= 1 - reach:

@@ -34,6 +34,7 @@ from disco.retailer.population import block_of_customers, customers_at, log_bask
 from disco.retailer.season import day_number
 from disco.retailer.settings import FORMAT, ChannelName, RetailerSettings
 from disco.retailer.tables import DATED_BY, INSTANT, SCHEMAS, Tables, customers_table, ordinary_rows
+from disco.retailer.world import answer_factor, basket_shift, log_mean_factor, moved
 
 STATE = "retailer.json"
 TABLES = ("customers", *DATED_BY)
@@ -45,7 +46,7 @@ class Truth:
     """What evaluation may know and no decision may."""
 
     depths: tuple[float, ...]
-    expected_full_price: Matrix  # (customers, depths): E[F | purchase] = exp(b + s·g + σ²/2), unrounded
+    expected_full_price: Matrix  # (customers, depths): E[F | purchase], exp(b + s·g + σ²/2) in the ordinary world
     purchase_probability: Matrix  # (customers, depths)
     baseline: Vector  # (customers,): b
     elasticity: Vector  # (customers,): s
@@ -254,30 +255,54 @@ class Retailer:
         return cls(settings, today, since_history)
 
     def truth(
-        self, customer_ids: ArrayLike, depths: Sequence[float], *, channel: str = ChannelName.ON_SITE.value
+        self,
+        customer_ids: ArrayLike,
+        depths: Sequence[float],
+        *,
+        channel: str = ChannelName.ON_SITE.value,
+        on: date | None = None,
     ) -> Truth:
-        """The distribution from which answers are drawn, for these customers (rows) and depths (columns)."""
+        """The distribution from which answers are drawn, for these customers (rows) and depths (columns).
+
+        on: the day the codes are sent; None: today. It matters only in a world that moves.
+        """
         settings, by = self.settings, _channel(channel)
+        day = np.array(day_number(self.today if on is None else on))
         offered = read_depths(depths)
         customers = customers_at(settings, index=positions(customer_ids, settings=settings))
+        customers = moved(customers, settings=settings, day=day)
         full_price = np.empty((customers.index.size, len(offered)))
         probability = np.empty_like(full_price)
-        variance = settings.baskets.campaign_residual_sd**2
+        to_mean = log_mean_factor(settings.baskets.campaign_residual_sd, settings.world.tails)
         for column, depth in enumerate(offered):
             g = response(customers.bend, np.array(depth / settings.curves.depth_scale), curves=settings.curves)
-            full_price[:, column] = np.exp(log_basket(customers, g) + variance / 2)
+            full_price[:, column] = np.exp(log_basket(customers, g) + basket_shift(settings, day) + to_mean)
             probability[:, column] = purchase_probability(
-                customers, g, settings=settings, channel=by, lapsed=customers.lapsed
+                customers,
+                g,
+                settings=settings,
+                channel=by,
+                lapsed=customers.lapsed,
+                factor=answer_factor(settings, day),
             )
         return Truth(offered, full_price, probability, customers.baseline, customers.elasticity)
 
     def spending_given_habits(
-        self, customer_ids: ArrayLike, depths: Sequence[float], *, channel: str = ChannelName.ON_SITE.value
+        self,
+        customer_ids: ArrayLike,
+        depths: Sequence[float],
+        *,
+        channel: str = ChannelName.ON_SITE.value,
+        on: date | None = None,
     ) -> Matrix:
-        """(customers, depths): E[p·F], money per code, for whoever knows a customer's habits and nothing private."""
+        """(customers, depths): E[p·F], money per code, for whoever knows a customer's habits and nothing private.
+
+        on: as for `truth`.
+        """
         index = positions(customer_ids, settings=self.settings)
         offered, by = read_depths(depths), _channel(channel)
-        return expected_spending(self.settings, index=index, depths=offered, channel=by)
+        day = self.today if on is None else on
+        return expected_spending(self.settings, index=index, depths=offered, channel=by, on=day)
 
 
 def _channel(name: str) -> ChannelName:
