@@ -18,7 +18,8 @@ from disco.features.check import (
 from disco.features.embedding import FEWEST_CUSTOMERS
 from disco.features.snapshot import MOST_MOVED, MOST_MOVED_BY_CAMPAIGNS
 from disco.features.training_rows import FEWEST_CODES, FEWEST_OF_A_KIND, FEWEST_PER_CAMPAIGN
-from disco.features.training_set import MATURITY_DAYS, MOST_UNSENT
+from disco.features.training_set import MOST_LATE, MOST_UNSENT
+from disco.records.maturity import GRACE_DAYS, UNKNOWN_EXPIRY_DAYS
 from disco.records.tables import SCHEMAS, ColumnSchema, TableSchema
 
 _FEATURES = """# The features
@@ -59,9 +60,14 @@ _ENGAGEMENT = f"""## Codes that were sent
 
 A network with the heads `level+slope+engagement` (the default) also learns who uses a code. `disco train context`
 takes these rows from the table `codes`: every code that was sent in the window to a customer with a purchase in the
-year before, used or not, with the customer's features on the first day of the window. A code is used when
-`redeemed_at` is less than {MATURITY_DAYS} days after `sent_at` (`--maturity-days`). Codes that have not had these
-days by the newest day in `orders` and `codes` are left out. Each `campaign_id` with {FEWEST_PER_CAMPAIGN} codes or
+year before, used or not, with the customer's features on the first day of the window. A code counts once it has
+matured, and it is used when `redeemed_at` is before that. Codes of the shop's own campaigns mature {GRACE_DAYS} days
+after their campaign has ended, as they do for `disco learn`; those of a recalled campaign never do. The table has no
+expiry of codes that other systems sent: they mature {UNKNOWN_EXPIRY_DAYS} days after `sent_at`. The setting
+`maturity_days` (`--maturity-days`) puts so many days after `sent_at` in the place of both rules. Codes that have not
+matured by the newest day in `orders` and `codes` are left out. Where more than {MOST_LATE:.0%} of the codes that were
+used were used after they had counted as unused, a warning says so
+([decision 161](decisions/161-when-codes-mature.md)). Each `campaign_id` with {FEWEST_PER_CAMPAIGN} codes or
 more has a constant of its own, and the smaller ones share one. In Python they are `disco.CodesSent(X, depth, used,
 campaign)`, which `disco.training_set` returns as `.codes`, for `ContextNetwork.fit(…, codes=…)`.
 

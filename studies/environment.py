@@ -22,6 +22,7 @@ from disco.features import ContextNetwork, TrainingSet, build_features, has_hist
 from disco.operations.arms import assign_at_random
 from disco.records.arrays import Flags, Ids, Matrix, Vector
 from disco.records.decisions import Audience, Offer, Purchases
+from disco.records.maturity import Maturity
 from disco.records.score import EngagementHead
 from disco.retailer import Retailer, RetailerSettings, Truth
 from disco.retailer.settings import Campaign
@@ -32,6 +33,7 @@ TEST = (date(2025, 8, 1), date(2025, 9, 1))
 CAMPAIGNS = ("A", "B", "C", "D")
 PAST_CAMPAIGNS, PLAYED_CAMPAIGN = ("A", "B"), "C"  # what is learned from, and what is decided after it
 REVENUE_WEIGHT = 3.0
+MATURITY = Maturity(35)  # as when the reproduction was run
 
 #: The source that decides what an environment is.
 ENVIRONMENT_ROOMS = (
@@ -183,7 +185,7 @@ def open_shop(settings: RetailerSettings, *, campaigns: Sequence[str] = PAST_CAM
     retailer = Retailer.simulate(settings)
     tables = retailer.tables()
     orders = {
-        name: training_set(MemoryTables(tables), window_start=start, window_end=end)
+        name: training_set(MemoryTables(tables), window_start=start, window_end=end, maturity=MATURITY)
         for name, (start, end) in (("training", TRAINING), ("test", TEST))
     }
     run = []

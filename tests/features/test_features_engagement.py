@@ -13,8 +13,9 @@ from disco.features import ContextNetwork, training, training_rows, training_set
 from disco.features.builder import FeatureRequest
 from disco.features.training import EngagementWarning
 from disco.features.training_rows import order_rows, read_codes
-from disco.features.training_set import opened_training, unsent_codes
+from disco.features.training_set import late_codes, opened_training, unsent_codes
 from disco.records.errors import InputError, SchemaMismatchError, StateError, TableError
+from disco.records.maturity import Maturity
 
 QUICK = {"max_epochs": 3, "seed": 1, "hidden": (16,), "dimensions": 4, "device": "cpu"}
 
@@ -278,7 +279,7 @@ def tables(make_tables):
     return make_tables(customers=400, seed=6, start=dt.date(2025, 1, 1), days=350)
 
 
-def expected_codes(tables, *, days: int = 35, end: dt.date = END):
+def expected_codes(tables, *, days: int = 7, end: dt.date = END):
     """By hand: codes of the window, of customers with an order in the year before, that have had their days."""
     orders, codes = tables["orders"].to_pylist(), tables["codes"].to_pylist()
     first = dt.datetime.combine(START, dt.time())
@@ -297,7 +298,7 @@ def expected_codes(tables, *, days: int = 35, end: dt.date = END):
 
 @pytest.mark.parametrize("days", [35, 5])
 def test_codes_of_the_window_that_have_matured(tables, memory_tables, days):
-    rows = training_set(memory_tables(tables), window_start=START, window_end=END, maturity_days=days)
+    rows = training_set(memory_tables(tables), window_start=START, window_end=END, maturity=Maturity(days))
     expected = expected_codes(tables, days=days)
     assert len(expected) > 100
     assert len(rows.codes) == len(expected)
@@ -310,10 +311,62 @@ def test_codes_of_the_window_that_have_matured(tables, memory_tables, days):
 
 def test_codes_that_have_not_matured_by_the_newest_day_are_left_out(tables, memory_tables):
     late = dt.date(2025, 12, 31)
-    rows = training_set(memory_tables(tables), window_start=START, window_end=late)
-    assert len(rows.codes) == len(expected_codes(tables, end=late))
+    rows = training_set(memory_tables(tables), window_start=START, window_end=late, maturity=Maturity(35))
+    assert len(rows.codes) == len(expected_codes(tables, days=35, end=late))
     sent = [row["sent_at"] for row in tables["codes"].to_pylist()]
     assert len(rows.codes) < sum(moment >= dt.datetime.combine(START, dt.time()) for moment in sent)
+
+
+def test_codes_of_the_shops_own_campaigns_mature_when_their_campaign_has_ended(tables, memory_tables):
+    """Three labels: a campaign of the shop, a recalled one, and one of another system."""
+    codes = tables["codes"]
+    labels = [("it's spring", "recalled", "elsewhere")[row % 3] for row in range(codes.num_rows)]
+    place = codes.schema.get_field_index("campaign_id")
+    named = {**tables, "codes": codes.set_column(place, "campaign_id", pa.array(labels))}
+    end = dt.date(2025, 11, 20)
+    maturity = Maturity(own={"it's spring": end, "recalled": None, "of last year": END})
+    rows = training_set(memory_tables(named), window_start=START, window_end=END, maturity=maturity)
+    since = dt.datetime.combine(START, dt.time())
+    orders = tables["orders"].to_pylist()
+    known = {row["customer_id"] for row in orders if since - dt.timedelta(days=365) <= row["ordered_at"] < since}
+    expected = []
+    for row in sorted(named["codes"].to_pylist(), key=lambda row: (row["sent_at"], row["code_id"])):
+        label, sent = row["campaign_id"], row["sent_at"]
+        is_own = label == "it's spring" and sent.date() < end
+        is_used = row["redeemed_at"] is not None
+        until = dt.datetime.combine(end, dt.time()) if is_own else sent + dt.timedelta(days=7)
+        if START <= sent.date() < END and row["customer_id"] in known and label != "recalled":
+            expected.append((label, is_used and row["redeemed_at"] < until))
+    assert list(zip(rows.codes.campaign.tolist(), rows.codes.used.tolist(), strict=True)) == expected
+    assert {label for label, _ in expected} == {"it's spring", "elsewhere"}
+    not_over = Maturity(own={"it's spring": dt.date(2026, 6, 1)})  # nobody knows yet who uses these
+    rows = training_set(memory_tables(named), window_start=START, window_end=END, maturity=not_over)
+    assert "it's spring" not in set(rows.codes.campaign.tolist())
+
+
+def test_a_number_of_days_stands_for_both_rules(tables, memory_tables):
+    """The setting gives the rows of the rule before, whichever campaigns the shop knows."""
+    label = tables["codes"].to_pylist()[-1]["campaign_id"]
+    maturity = Maturity(35, own={label: START})
+    assert maturity == Maturity(35)
+    rows = training_set(memory_tables(tables), window_start=START, window_end=END, maturity=maturity)
+    assert rows.codes.used.tolist() == [used for _, _, used, _ in expected_codes(tables, days=35)]
+    with pytest.raises(InputError, match="maturity_days"):
+        Maturity(0)
+
+
+def test_codes_that_were_used_after_they_counted_as_unused_are_said(tables, memory_tables):
+    with opened_training(memory_tables(tables), FeatureRequest(as_of=START), window_end=END) as training:
+        used, late = training.late_use(Maturity(1))
+    moments = [(row["sent_at"], row["redeemed_at"]) for row in tables["codes"].to_pylist() if row["redeemed_at"]]
+    in_window = [(sent, done) for sent, done in moments if START <= sent.date() < END]
+    assert (used, late) == (len(in_window), sum(done >= sent + dt.timedelta(days=1) for sent, done in in_window))
+    assert late_codes(0, 0, Maturity()) == ()
+    assert late_codes(100, 5, Maturity()) == ()
+    (note,) = late_codes(100, 6, Maturity())
+    assert "6 of the 100 codes" in note
+    assert "later than 7 days" in note
+    assert "maturity_days" in note
 
 
 def test_a_shop_without_codes_has_none_to_learn_from(tables, memory_tables):

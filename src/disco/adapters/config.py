@@ -253,6 +253,13 @@ class ShopSettings(_Section):
     holdout: HoldoutSettings = Field(
         HoldoutSettings(), description="of plans that do not say `lasting` themselves; `disco init` sets lasting: true"
     )
+    maturity_days: int | None = Field(
+        None,
+        ge=1,
+        le=366,
+        description="in training a code counts as unused so many days after its sending; empty: grace days after its "
+        "campaign has ended, or 7 days after its sending where no campaign of this shop sent it",
+    )
     approval: ApprovalRule = Field(
         ApprovalRule.NONE,
         description="what a launch needs: none, or second_person (disco approve, by somebody else than the planner)",

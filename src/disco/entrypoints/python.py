@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from disco.operations.upkeep import CheckResult, DatabaseUpgrade, HealthCheck
     from disco.operations.what_if import Frontier
     from disco.records.chunks import Report
+    from disco.records.maturity import Maturity
     from disco.records.people import Role
     from disco.records.plan import Plan
 
@@ -394,6 +395,22 @@ class Shop(ShopFolder):
         with self.store() as store:
             at = None if as_of is None else store.locale.moment(as_of)
             return recall(store, campaign, clock=self.clock, at=at, file=place, dry_run=dry_run)
+
+    # ---- the context network
+
+    def maturity(self, fixed_days: int | None = None) -> "Maturity":
+        """When the codes of the table `codes` have matured, for training.
+
+        fixed_days: so many days after their sending; default: the setting `maturity_days`.
+        """
+        from disco.operations.training import maturity_of
+        from disco.records.maturity import Maturity
+
+        days = self.settings.maturity_days if fixed_days is None else fixed_days
+        if days is not None:
+            return Maturity(days)
+        with self.store(missing="scratch") as store:
+            return maturity_of(store)
 
     # ---- what is kept about customers, and may go
 

@@ -89,7 +89,7 @@ def _train(shop: "Shop", body: bodies.TrainBody, report: Report) -> Result:
         window_start=body.window_start,
         months=body.months,
         catalogue=None if body.catalogue is None else read_selection(body.catalogue, where="catalogue"),
-        maturity_days=body.maturity_days,
+        maturity=shop.maturity(body.maturity_days),
         threads=shop.engine.threads,
         engine=shop.engine,
         progress=lambda epoch, most: report(epoch, most, "epochs"),

@@ -3,7 +3,7 @@
 A query that meets a row which breaks a rule stops with `REFUSED` and the table; `builder.reading` then says which rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
@@ -12,6 +12,7 @@ from typing import Any
 from disco.features.catalogue import LOG_GRID, YEAR_DAYS
 from disco.records.errors import InputError
 from disco.records.locale import POUNDS_UTC, Locale
+from disco.records.maturity import Maturity
 from disco.records.money import minor_units_sql
 from disco.records.table_rules import Rule, rules_of
 from disco.records.tables import FIRST_DAY, SCHEMAS, Kind
@@ -231,19 +232,30 @@ class Sources:
         return f"""SELECT {self.key("code", "codes")} AS code_key, max({self.cell("codes", "depth")}) AS depth_bp
                    FROM raw_codes t WHERE {self.within("sent_at", days=None)} GROUP BY 1"""
 
-    def sent_codes(self, *, days: int, maturity_days: int, matured_by: date) -> str:
-        """One row per code sent in the `days` before the as-of date that had `maturity_days` to be used up to the day
-        `matured_by`: `customer`, `code_key`, `sent_at`, `depth_bp`, `campaign`, `used`.
+    def sent_codes(self, *, days: int, maturity: Maturity, matured_by: date) -> str:
+        """One row per code sent in the `days` before the as-of date that has matured by the day `matured_by`:
+        `customer`, `code_key`, `sent_at`, `depth_bp`, `campaign`, `used`, and of a code whose expiry is not known
+        `used_late`: it was used after it had counted as unused.
         """
-        last_day = matured_by - timedelta(days=maturity_days)
+        sent, redeemed = "CAST(t.sent_at AS TIMESTAMP)", "CAST(t.redeemed_at AS TIMESTAMP)"
+        campaign = f"CAST({self.cell('codes', 'campaign_id')} AS VARCHAR)"
+        matures = f"{sent} + INTERVAL {maturity.days} DAY"
+        matured = f"t.sent_at < DATE '{matured_by - timedelta(days=maturity.days)}'"
+        is_own, source = "FALSE", "raw_codes t"
+        if maturity.own:
+            name = f"CAST({self.value('codes', 'campaign_id')} AS VARCHAR)"
+            source += f" LEFT JOIN ({_days_of(maturity.own)}) own ON own.name = {name}"
+            # a label that is used again after its campaign has ended is another campaign
+            is_own = "own.name IS NOT NULL AND (own.day IS NULL OR t.sent_at < own.day)"
+            matures = f"CASE WHEN {is_own} THEN CAST(own.day AS TIMESTAMP) ELSE {matures} END"
+            matured = f"CASE WHEN {is_own} THEN coalesce(own.day <= DATE '{matured_by}', FALSE) ELSE {matured} END"
         return f"""
           SELECT {self.key("customer", "codes")} AS customer, {self.key("code", "codes")} AS code_key,
-                 CAST(t.sent_at AS TIMESTAMP) AS sent_at, {self.cell("codes", "depth")} AS depth_bp,
-                 CAST({self.cell("codes", "campaign_id")} AS VARCHAR) AS campaign,
+                 {sent} AS sent_at, {self.cell("codes", "depth")} AS depth_bp, {campaign} AS campaign,
                  CASE WHEN {self._broken("codes", "redeemed_at", "t")} THEN {_refuse("codes")}
-                      ELSE coalesce(CAST(t.redeemed_at AS TIMESTAMP)
-                                    < CAST(t.sent_at AS TIMESTAMP) + INTERVAL {maturity_days} DAY, FALSE) END AS used
-          FROM raw_codes t WHERE {self.within("sent_at", days=days)} AND t.sent_at < DATE '{last_day}'"""
+                      ELSE coalesce({redeemed} < {matures}, FALSE) END AS used,
+                 NOT ({is_own}) AND coalesce({redeemed} >= {matures}, FALSE) AS used_late
+          FROM {source} WHERE {self.within("sent_at", days=days)} AND {matured}"""
 
     def newest_day(self) -> str:
         """SELECT of the last day on which the tables know of an order, or of a code sent or used; null without any."""
@@ -262,6 +274,19 @@ def _dates(table: str) -> list[str]:
 @lru_cache(maxsize=64)
 def _rules(table: str, locale: Locale) -> tuple[Rule, ...]:
     return rules_of(SCHEMAS[table], locale=locale)
+
+
+def _days_of(own: Mapping[str, date | None]) -> str:
+    """SELECT of campaigns and their days.
+
+    >>> _days_of({"spring's": date(2027, 3, 24)})
+    "SELECT name, CAST(day AS DATE) AS day FROM (VALUES ('spring''s', '2027-03-24')) named(name, day)"
+    """
+    rows = [
+        "('{}', {})".format(name.replace("'", "''"), "NULL" if day is None else f"'{day}'")
+        for name, day in sorted(own.items())
+    ]
+    return f"SELECT name, CAST(day AS DATE) AS day FROM (VALUES {', '.join(rows)}) named(name, day)"
 
 
 def _refuse(table: str) -> str:

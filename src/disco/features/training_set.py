@@ -45,16 +45,16 @@ from disco.features.on_engine import MOST_CUSTOMERS, CustomerSample
 from disco.features.snapshot import Snapshot, counted, snapshot_of, with_snapshot
 from disco.features.sources import Sources
 from disco.features.training_rows import DEPTH, CodesSent
-from disco.records.arguments import read_count
 from disco.records.arrays import Flags, Ids, Vector
 from disco.records.errors import InputError, SchemaMismatchError
 from disco.records.files import temporary_folder
 from disco.records.identity import read_ids
+from disco.records.maturity import BY_EXPIRY, Maturity
 from disco.records.ports import Tables, locale_of
 
 Rows: TypeAlias = tuple[pa.Schema, Iterator[pa.RecordBatch]]
-MATURITY_DAYS = 35  # a code counts as unused when it was not used so many days after it was sent
 MOST_UNSENT = 0.05  # share of coded orders whose code is not in the table of codes, before that is said
+MOST_LATE = 0.05  # share of the codes used that were used after they had counted as unused, before that is said
 
 
 def months_later(day: date, months: int) -> date:
@@ -111,19 +111,19 @@ def training_set(
     window_start: date,
     window_end: date,
     features: Sequence[Feature | str] | None = None,
-    maturity_days: int = MATURITY_DAYS,
+    maturity: Maturity = BY_EXPIRY,
     threads: int | None = None,
     memory_limit: str | None = None,
 ) -> TrainingSet:
     """Orders and codes with `window_start` ≤ date < `window_end`; features of the year before `window_start`.
 
-    tables: as `disco.open_tables` gives them. maturity_days: a code is used if it was used within so many days; codes
-    that have not had them yet are left out. features, threads, memory_limit: as for `build_features`.
+    tables: as `disco.open_tables` gives them. maturity: when a code counts; codes that have not matured are left out.
+    features, threads, memory_limit: as for `build_features`.
     """
     request = FeatureRequest(as_of=window_start, features=features, threads=threads, memory_limit=memory_limit)
     with opened_training(tables, request, window_end=window_end) as training:
         rows = TrainingSet.of(*training.orders())
-        schema, batches = training.codes(maturity_days=maturity_days)
+        schema, batches = training.codes(maturity)
         rows = replace(rows, codes=codes_sent(pa.Table.from_batches(batches, schema).combine_chunks()))
     for note in missing_tables(request.chosen, tables.names()):
         warnings.warn(note, MissingTableWarning, stacklevel=2)
@@ -216,17 +216,13 @@ class TrainingTables:
           WHERE o.full_minor > 0 AND f.{HISTORY_FEATURE} > 0 AND ({depth}) IS NOT NULL
           ORDER BY o.ordered_at, o.order_key""")
 
-    def codes(self, *, maturity_days: int = MATURITY_DAYS) -> Rows:
+    def codes(self, maturity: Maturity = BY_EXPIRY) -> Rows:
         """The matured codes that were sent in the window, as (schema, record batches) in time order; no row without a
-        table of codes. A code is used if that was within `maturity_days` of its sending."""
-        days = read_count(maturity_days, where="maturity_days")
-        with reading(self.tables):
-            ((newest,),) = self.connection.sql(self.within.newest_day()).fetchall()
-        if newest is None or "codes" not in self.within.types:
+        table of codes. A code is used if that was before it matured."""
+        sent = self._matured(maturity)
+        if sent is None:
             schema = self._schema(pa.schema([*_CODE_FIELDS, *((each.name, pa.float64()) for each in self.chosen)]))
             return schema, iter(())
-        known_until = newest + timedelta(days=1)
-        sent = self.within.sent_codes(days=self._days, maturity_days=days, matured_by=known_until)
         return self._rows(f"""
           SELECT f.customer_id, c.sent_at, CAST(c.depth_bp / 10000 AS DOUBLE) AS {DEPTH}, c.used AS {CODE_USED},
                  c.campaign AS {CODE_CAMPAIGN}, {self._names}
@@ -234,6 +230,26 @@ class TrainingTables:
           JOIN built f ON {self.before.key("customer", "customers", "f")} = c.customer
           WHERE f.{HISTORY_FEATURE} > 0
           ORDER BY c.sent_at, c.code_key, c.customer, c.campaign""")
+
+    def late_use(self, maturity: Maturity) -> tuple[int, int]:
+        """How many of the codes of `codes` were used in the end, and how many of these after they had counted as
+        unused."""
+        sent = self._matured(maturity)
+        if sent is None:
+            return 0, 0
+        with reading(self.tables):
+            counts = "count(*) FILTER (WHERE used OR used_late), count(*) FILTER (WHERE used_late)"
+            ((used, late),) = self.connection.sql(f"SELECT {counts} FROM ({sent})").fetchall()
+        return used, late
+
+    def _matured(self, maturity: Maturity) -> str | None:
+        """SELECT of the matured codes; None where there can be none."""
+        with reading(self.tables):
+            ((newest,),) = self.connection.sql(self.within.newest_day()).fetchall()
+        if newest is None or "codes" not in self.within.types:
+            return None
+        known_until = newest + timedelta(days=1)
+        return self.within.sent_codes(days=self._days, maturity=maturity, matured_by=known_until)
 
     @property
     def _names(self) -> str:
@@ -268,6 +284,17 @@ def unsent_codes(coded: int, unknown: int) -> tuple[str, ...]:
         f"{unknown:,} of the {coded:,} orders with a code in the window name one that the table codes does not have. "
         "They count for baskets but not for engagement, so fewer codes seem to be used than were. Bring the table "
         "codes up to date, with a row for every code that was sent.",
+    )
+
+
+def late_codes(used: int, late: int, maturity: Maturity) -> tuple[str, ...]:
+    """What to know where many codes were used after they had counted as unused."""
+    if not used or late <= MOST_LATE * used:
+        return ()
+    return (
+        f"{late:,} of the {used:,} codes that were used were used later than {maturity.days} days after "
+        "their sending, when they had counted as unused already. Set `maturity_days` in disco.yaml to the number of "
+        "days for which codes are valid.",
     )
 
 

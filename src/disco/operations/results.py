@@ -37,11 +37,12 @@ from disco.operations.purchases import (
 )
 from disco.records.arrays import Flags, Vector
 from disco.records.arrow_tables import columns_of
-from disco.records.campaign_records import GRACE_DAYS, CampaignRecord, Phase
+from disco.records.campaign_records import CampaignRecord, Phase
 from disco.records.cells import by_wall_clock
 from disco.records.decisions import Arm, IngestCounts
 from disco.records.errors import InputError, StateError
 from disco.records.estimate import Estimate
+from disco.records.maturity import GRACE_DAYS
 from disco.records.money import GBP, Currency
 from disco.records.plan import Plan
 from disco.records.plan_summary import MoneyForecast

@@ -20,9 +20,9 @@ from disco.features.files import read_schema, write_batches
 from disco.features.network import WITH_ENGAGEMENT
 from disco.features.on_engine import MOST_CUSTOMERS, batches_by, sampled_batches
 from disco.features.training_set import (
-    MATURITY_DAYS,
     TrainingSet,
     TrainingTables,
+    late_codes,
     months_later,
     opened_training,
     unsent_codes,
@@ -31,9 +31,11 @@ from disco.features.training_set import (
 from disco.operations.replay import read_log
 from disco.records.errors import InputError, UsageError
 from disco.records.files import temporary_folder
+from disco.records.maturity import BY_EXPIRY, Maturity
 from disco.records.ports import Engine, TableEngine, Tables
 from disco.records.result import Result
 from disco.records.tables import END_DAY, FIRST_DAY
+from disco.store import Store
 
 OpenTables = Callable[[str], AbstractContextManager[Tables]]
 
@@ -131,6 +133,13 @@ def _somebody(batches: Iterator[pa.RecordBatch], place: str, as_of: date) -> Ite
         )
 
 
+def maturity_of(store: Store) -> Maturity:
+    """When codes have matured in a shop: those of its own campaigns on the day on which `learn` counts them."""
+    with store.reading() as transaction:
+        records = transaction.plans.campaigns()
+    return Maturity(own={one.campaign: None if one.recalled_at else one.matures_on for one in records})
+
+
 def train_context(
     network: ContextNetwork,
     open_tables: OpenTables,
@@ -141,7 +150,7 @@ def train_context(
     window_start: date | None = None,
     months: int = 3,
     catalogue: Sequence[Feature] | None = None,
-    maturity_days: int = MATURITY_DAYS,
+    maturity: Maturity = BY_EXPIRY,
     most_customers: int = MOST_CUSTOMERS,
     threads: int | None = None,
     engine: Engine | None = None,
@@ -152,14 +161,14 @@ def train_context(
     """Fit `network` to the orders and codes of a window and save it; test it on the month after, where that has orders.
 
     features: a file of `write_features` as of the window's first day, or rows with log_full_price and depth. tables:
-    a folder or database URL; needed with `window_start` where no file of features is given. maturity_days: a code is
-    used if that was within so many days of its sending. most_customers: of a shop with more, about so many are taken by
+    a folder or database URL; needed with `window_start` where no file of features is given. maturity: when a
+    code counts. most_customers: of a shop with more, about so many are taken by
     the hashes of their ids. cluster: computes the features. check: called before the training with the place of the
     tables, which a file of features may name.
     """
     with temporary_folder("train") as folder:
         builder = _Builder(open_tables, cluster, most_customers, threads, folder)
-        made = _training_rows(builder, features, tables, window_start, months, catalogue, maturity_days)
+        made = _training_rows(builder, features, tables, window_start, months, catalogue, maturity)
         check(made.tables)
         codes = made.codes if network.heads == WITH_ENGAGEMENT else None
         notes = list(made.notes)
@@ -232,7 +241,7 @@ def _training_rows(
     start: date | None,
     months: int,
     catalogue: Sequence[Feature] | None,
-    maturity_days: int,
+    maturity: Maturity,
 ) -> _TrainingRows:
     built: Any = None
     chosen = catalogue
@@ -263,10 +272,10 @@ def _training_rows(
         coded = _CodedOrders()
         schema, batches = training.orders()
         count = write_batches(rows, schema, coded.watch(batches))
-        codes = write_batches(sent, *training.codes(maturity_days=maturity_days))
+        codes = write_batches(sent, *training.codes(maturity))
         notes = () if given else missing_tables(choose(chosen), source.names())
         if "codes" in source.names():
-            notes += unsent_codes(coded.all, coded.unknown)
+            notes += unsent_codes(coded.all, coded.unknown) + late_codes(*training.late_use(maturity), maturity)
     if not count:
         raise InputError(
             "training window",

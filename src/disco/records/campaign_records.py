@@ -6,6 +6,7 @@ from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from disco.records.maturity import matures_on
 from disco.records.plan import Plan
 
 if TYPE_CHECKING:
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from disco.records.arrays import Matrix
     from disco.records.arrow_tables import TableRows
     from disco.records.plan_summary import PlanSummary, Solution
-
-
-GRACE_DAYS = 2  # an order of the last day may be reported a little later
 
 
 class State(StrEnum):
@@ -107,7 +105,7 @@ class CampaignRecord:
         end = self.plan.valid.end
         if self.recalled_at is not None:
             end = min(end, self.recalled_at.date() + timedelta(days=1))
-        return end + timedelta(days=GRACE_DAYS)
+        return matures_on(end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,8 +58,13 @@ def context(
         ),
     ] = "level+slope+engagement",
     maturity_days: Annotated[
-        int, typer.Option(min=1, max=366, help="A code counts as unused when it was not used within so many days.")
-    ] = 35,
+        int | None,
+        typer.Option(
+            min=1,
+            max=366,
+            help="A code counts as unused so many days after its sending (default: the setting `maturity_days`).",
+        ),
+    ] = None,
     dimensions: Annotated[int, typer.Option(min=1, help="Numbers in a customer's context.")] = 6,
     max_epochs: Annotated[int, typer.Option(min=1, help="Maximum number of passes over the rows.")] = 40,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Equal seeds and rows give equal networks.")] = 0,
@@ -106,7 +111,7 @@ def context(
             window_start=start,
             months=months,
             catalogue=None if catalogue is None else read_selection(read_yaml(catalogue), where=str(catalogue)),
-            maturity_days=maturity_days,
+            maturity=here.maturity(maturity_days),
             threads=here.engine.threads,
             engine=here.engine,
             cluster=here.cluster_engine,

@@ -93,7 +93,9 @@ class TrainBody(JobBody):
     heads: Literal["level", "level+slope", "level+slope+engagement"] = Field(
         "level+slope+engagement", description="What the network predicts."
     )
-    maturity_days: StrictInt = Field(35, ge=1, le=366, description="A code not used within so many days is unused.")
+    maturity_days: Annotated[StrictInt, Field(ge=1, le=366)] | None = Field(
+        None, description="A code not used within so many days is unused; default: the setting of the shop."
+    )
     dimensions: StrictInt = Field(6, ge=1, le=64, description="Numbers in a customer's context.")
     max_epochs: StrictInt = Field(40, ge=1, le=10_000, description="Maximum number of passes over the rows.")
     seed: StrictInt = Field(0, ge=0, le=2**63 - 1, description="Equal seeds and rows give equal networks.")
