@@ -303,8 +303,8 @@ def _judged(
         gain=found.objective_uplift,
         possible=found.oracle_objective / found.random_objective - 1,
         rule=np.nan if rule is None else judge(rule[arm], **law).objective_uplift,
-        revenue=total and Forecast.of(total.revenue, float(objective.revenue(full_price, off).sum())),
-        markdown=total and Forecast.of(total.markdown, float(objective.markdown(full_price, off).sum())),
+        revenue=Forecast.of(total.revenue, float(objective.revenue(full_price, off).sum())) if total else None,
+        markdown=Forecast.of(total.markdown, float(objective.markdown(full_price, off).sum())) if total else None,
     )
 
 
