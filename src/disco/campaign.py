@@ -261,7 +261,8 @@ def values_of(
     campaign: str,
     engine: Engine | None = None,
 ) -> Floats:
-    """(n, K) what `decide` maximises: the policy's full prices and engagement rates, as w·R − C.
+    """(n, K) what `decide` maximises: the policy's full prices and engagement rates, as w·R − C, less what a code costs
+    to send (`Audience.contact_cost`), which is paid whether it is used or not.
 
     Late arrivals are valued by it, and propensities with other seeds. A customer's row is a pure function of (belief,
     their context and score, depths, seed, campaign, their id).
@@ -280,7 +281,8 @@ def values_of(
         rates: Floats = everybody
         if score is not None:
             rates = rates_of_policy(policy, belief.engagement, score, depths, ids=ids, seed=seed, campaign=campaign)
-        return objective.values(full_prices, depths, rates, revenue_weight=revenue_weight)
+        cost = None if audience.contact_cost is None else audience.contact_cost[rows]
+        return objective.values(full_prices, depths, rates, revenue_weight=revenue_weight, contact_cost=cost)
 
     return stack_rows(chunk, len(audience), engine=engine)
 

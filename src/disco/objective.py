@@ -2,7 +2,8 @@
 
 With depth a and full price F given a purchase:  revenue R = F·(1−a), markdown C = F·a, and per customer and depth the
 allocation maximises  (w·R − C)·e_a  with engagement e_a and revenue weight w (the paper's integer program). Engagement
-is one rate per depth for everybody, or each customer's own.
+is one rate per depth for everybody, or each customer's own. Where sending a code costs money, the value is less by
+that cost whoever uses the code, so it is not multiplied by e_a; it is no markdown, and no budget counts it.
 """
 
 import numpy as np
@@ -58,11 +59,30 @@ def weights(depths: Vector, engagement: Floats, *, revenue_weight: float) -> Flo
     return (revenue_weight * (1 - depths) - depths) * engagement
 
 
-def values(full_prices: Floats, depths: Vector, engagement: Floats, *, revenue_weight: float) -> Floats:
+def values(
+    full_prices: Floats,
+    depths: Vector,
+    engagement: Floats,
+    *,
+    revenue_weight: float,
+    contact_cost: Vector | None = None,
+) -> Floats:
     """The value of each (customer, depth), in the memory of `full_prices` (which is overwritten).
 
-    full_prices: (n, K) money given a purchase. The others: as in `weights`.
+    full_prices: (n, K) money given a purchase. contact_cost: (n,) money that a code to each customer costs; None:
+        nothing. The others: as in `weights`.
+
+    >>> cost, prices = np.array([0.5, 0.0]), np.array([[10.0], [10.0]])
+    >>> values(prices, np.array([0.2]), np.array([0.1]), revenue_weight=3.0, contact_cost=cost).round(3).tolist()
+    [[1.7], [2.2]]
     """
+    worth = _sold(full_prices, depths, engagement, revenue_weight=revenue_weight)
+    if contact_cost is not None:
+        worth -= contact_cost[:, None].astype(worth.dtype, copy=False)
+    return worth
+
+
+def _sold(full_prices: Floats, depths: Vector, engagement: Floats, *, revenue_weight: float) -> Floats:
     if engagement.ndim == 1:
         each = weights(depths, engagement, revenue_weight=revenue_weight)
         full_prices *= each.astype(full_prices.dtype, copy=False)

@@ -20,7 +20,7 @@ from disco.policy import policy_of
 from disco.records.arrays import Floats, Integers, Vector
 from disco.records.decisions import Arm, Audience, Decisions, Offer
 from disco.records.depths import depth_percent
-from disco.records.errors import InfeasibleError
+from disco.records.errors import InfeasibleError, InputError
 from disco.records.money import GBP, Currency
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, Calibration, SegmentSolution, Solution
@@ -118,9 +118,26 @@ class Basis:
         )
 
     def members(self, plan: Plan, arm: Arm) -> Audience:
-        """The customers of an arm."""
-        groups = self.groups(plan)
-        return self.memo.get(f"members {arm}", _assignment(plan), lambda: self.audience.take(groups.arms[arm]))
+        """The customers of an arm, with what sending each a code costs."""
+        groups, costs = self.groups(plan), self.contact_costs(plan)
+        return self.memo.get(
+            f"members {arm}",
+            _assignment(plan),
+            lambda: replace(self.audience, contact_cost=costs).take(groups.arms[arm]),
+        )
+
+    def contact_costs(self, plan: Plan) -> Vector | None:
+        """(n,) what sending each customer a code costs; None: the plan names no cost."""
+        channel = self.audience.channel
+        unknown = () if channel is None else set(plan.contact_cost or ()) - set(channel.tolist())
+        if unknown:
+            raise InputError(
+                "contact_cost",
+                found=f"a cost of {', '.join(sorted(unknown))}, which no customer of the plan has as a channel",
+                expected=f"channels of the column {plan.channel_column}",
+                fix="Correct the name, or leave it out.",
+            )
+        return plan.contact_costs(channel, customers=len(self.audience))
 
     def calibration(self, plan: Plan, arm: Arm) -> Calibration:
         """What earlier codes that were given as those of an arm say about the next."""
@@ -157,8 +174,9 @@ class Basis:
 
 
 def _assignment(plan: Plan) -> tuple[object, ...]:
-    """What says who is in which arm; it also names the draws of a policy."""
-    return plan.control.share, plan.holdout.share, plan.holdout.lasting, plan.seed, plan.campaign
+    """What says who is in which arm, and what a code to them costs; it also names the draws of a policy."""
+    of_contacts = plan.channel_name, repr(plan.contact_cost)
+    return plan.control.share, plan.holdout.share, plan.holdout.lasting, plan.seed, plan.campaign, of_contacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -369,6 +387,7 @@ def _by_arm(basis: Basis, plan: Plan, decided: Decided, totals: Callable[[Arm, C
     depths, choice = np.asarray(plan.offered), decided.choice
     found: dict[Arm, ArmForecast] = {}
     total: Totals | None = None
+    costs = basis.contact_costs(plan)
     for arm in ARMS:
         rows = decided.groups.arms[arm]
         if not rows.any():
@@ -380,7 +399,13 @@ def _by_arm(basis: Basis, plan: Plan, decided: Decided, totals: Callable[[Arm, C
             own = totals(arm, correction)
             total, bare = own if total is None else total + own, own.money(depths)
         codes = dict(zip(plan.offered, counts.tolist(), strict=True))
-        found[arm] = ArmForecast(customers=int(rows.sum()), codes=codes, money=bare, correction=correction)
+        found[arm] = ArmForecast(
+            customers=int(rows.sum()),
+            codes=codes,
+            money=bare,
+            correction=correction,
+            contact_cost=None if costs is None else float(costs[rows & (choice >= 0)].sum()),
+        )
     return Forecast(arms=found, total=total)
 
 

@@ -13,6 +13,7 @@ from disco import objective
 from disco.campaign import Belief, expected_costs
 from disco.operations.codes import sent_codes
 from disco.operations.learn import deciding_belief
+from disco.operations.plan import sending_costs
 from disco.policy import policy_of, rates_of_policy
 from disco.records.arrays import Floats, Matrix, Vector
 from disco.records.campaign_records import CampaignRecord
@@ -153,7 +154,7 @@ def explain(
     figures: tuple[DepthFigures, ...] = ()
     if arm is Arm.DECIDED and solution.prices is not None:
         with without_compiler():  # one customer
-            figures = _figures(record, solution, belief, made, context)
+            figures = _figures(record, solution, belief, made, context, sending_costs(record.plan, found))
     others = [figure for figure in figures if figure.depth != made.depth]
     runner_up = max(others, key=lambda figure: figure.surplus, default=None)
     chosen = next((figure for figure in figures if figure.depth == made.depth), None)
@@ -218,8 +219,14 @@ def _example(decisions: pa.Table) -> str | int:
 
 
 def _figures(
-    record: CampaignRecord, solution: Solution, belief: Belief, made: _Decision, context: Matrix
+    record: CampaignRecord,
+    solution: Solution,
+    belief: Belief,
+    made: _Decision,
+    context: Matrix,
+    sending: Vector | None,
 ) -> tuple[DepthFigures, ...]:
+    """sending: (1,) what a code to the customer costs; None: nothing."""
     plan, policy, depths = record.plan, policy_of(record.plan), np.asarray(solution.depths)
     customer = Audience(ids=read_ids([made.customer_id]), context=context, known=np.array([made.known]))
     ids, seed, campaign = customer.ids, plan.seed, plan.campaign
@@ -229,7 +236,9 @@ def _figures(
     if score is not None:
         drawn_rates = rates_of_policy(policy, belief.engagement, score, depths, ids=ids, seed=seed, campaign=campaign)
     offer = solution.offer(revenue_weight=plan.objective.revenue_weight)
-    values = objective.values(drawn.copy(), depths, drawn_rates, revenue_weight=offer.revenue_weight)
+    values = objective.values(
+        drawn.copy(), depths, drawn_rates, revenue_weight=offer.revenue_weight, contact_cost=sending
+    )
     rates, drawn_rates = np.broadcast_to(own, drawn.shape), np.broadcast_to(drawn_rates, drawn.shape)
     expected = belief.basket.expected_full_price(context, depths)
     costs = expected_costs(customer, belief=belief, offer=offer)

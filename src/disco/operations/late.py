@@ -355,8 +355,9 @@ class _Worth:
             keys = customer_keys(audience.ids)
             drawn = [uniforms(keys, plan.seed, plan.campaign, "late", column) for column in range(depths.size)]
             return cls(np.column_stack(drawn), costs, np.zeros(depths.size), at_random=True)
+        sending = plan.contact_costs(audience.channel, customers=len(audience))
         values = values_of(
-            audience,
+            replace(audience, contact_cost=sending),
             belief=belief,
             depths=depths,
             revenue_weight=offer.revenue_weight,

@@ -54,12 +54,13 @@ from disco.records.decisions import Arm, Audience, Offer
 from disco.records.errors import Problem, StateError
 from disco.records.jobs import Event
 from disco.records.locale import LOCALE_INPUT, Locale
+from disco.records.money import Currency
 from disco.records.people import Actor
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanFigures, PlanSummary, Solution
 from disco.records.ports import Clock, Engine
 from disco.records.result import NotInJson, Result, TableResult
-from disco.records.wording import counted
+from disco.records.wording import counted, money
 from disco.store import Store, Transaction
 
 # ---- a decided plan ----
@@ -245,6 +246,15 @@ def segments_of(decisions: pa.Table) -> Labels | None:
     if "segment" not in decisions.column_names or decisions["segment"].null_count == decisions.num_rows:
         return None
     return np.asarray(pc.fill_null(decisions["segment"], "").to_pylist(), object)
+
+
+def sending_costs(plan: Plan, decisions: pa.Table) -> Vector | None:
+    """(n,) what a code to each customer costs, by the channels that were kept; None: the plan names no cost."""
+    if plan.contact_cost is None:
+        return None
+    column = None if plan.channel_column is None else decisions["channel"]
+    channel = None if column is None else np.asarray(pc.fill_null(column, "").to_pylist(), object)
+    return plan.contact_costs(channel, customers=decisions.num_rows)
 
 
 def segment_sizes(decisions: pa.Table, rows: Flags | None = None) -> dict[str, int]:
@@ -450,6 +460,7 @@ def plan_campaign(
                 *notes,
                 *launched_before(store, plan, plan_id(plan, inputs)),
                 *key_warnings(plan),
+                *_sending_words(found.arms, store.locale.currency),
                 *audience_warnings(
                     belief,
                     audience,
@@ -465,6 +476,16 @@ def plan_campaign(
         ),
         planned_at=clock.now(),
     )
+
+
+def _sending_words(arms: Mapping[Arm, ArmForecast], currency: Currency) -> tuple[str, ...]:
+    """What sending the codes costs, where the plan names it."""
+    costs = [group.contact_cost for group in arms.values() if group.contact_cost is not None]
+    if not costs:
+        return ()
+    codes = sum(sum(group.codes.values()) for group in arms.values())
+    cost = money(sum(costs), currency=currency)
+    return (f"Sending {counted(codes, 'code')} costs {cost}, used or not. It is no markdown: no budget counts it.",)
 
 
 def _audience_inputs(audience: Audience, there: Mapping[str, str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from disco.evaluation.replay import PolicyDifference, PolicyReplay, Replay
 from disco.evaluation.replay import replay as run
 from disco.operations.arms import SHARING
 from disco.operations.learn import deciding_belief
-from disco.operations.plan import chosen_columns, limits_at_launch, segments_of
+from disco.operations.plan import chosen_columns, limits_at_launch, segments_of, sending_costs
 from disco.policy import POLICIES, Policy, Thompson, policy_named, policy_of
 from disco.policy.propensity import Propensities, propensities
 from disco.records.arguments import refuse_rows
@@ -486,6 +486,7 @@ def add_propensities(
     choice = chosen_columns(decisions, plan)
     probability, used = np.ones(rows.size), np.zeros(rows.size, np.int64)
     segment = segments_of(decisions) if plan.segments is not None else None
+    costs = sending_costs(plan, decisions)
     for name, part in zip(SHARING, limits_at_launch(plan, decisions)[1], strict=True):
         here = np.flatnonzero(arm == name)
         if not here.size:
@@ -501,6 +502,7 @@ def add_propensities(
             context=contexts[here],
             known=decisions["known"].take(pa.array(here)).to_numpy(),
             segment=None if segment is None else segment[here],
+            contact_cost=None if costs is None else costs[here],
         )
         found = decision_propensities(
             audience,

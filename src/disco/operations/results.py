@@ -26,6 +26,7 @@ from disco.evaluation.read_out import (
 )
 from disco.operations.arms import planned_shares
 from disco.operations.codes import sent_codes
+from disco.operations.plan import sending_costs
 from disco.operations.purchases import (
     AgainstForecast,
     against_forecast,
@@ -74,6 +75,8 @@ class GroupResult:
     """Markdown the model expected of these codes, uncorrected; null where nothing was learned before."""
     forecast: MoneyForecast | None = None
     """What the plan forecast for the group, with its 90% intervals; null where nothing was learned before."""
+    contact_cost: float | None = None
+    """What sending the codes cost, used or not; null where the plan names no `contact_cost`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +194,7 @@ class CampaignResults(TableResult):
         words = [
             f"{_state(record, as_of=as_of, final=final)} {_ledger_words(counts)}",
             "" if compared is None else compared.words,
+            _sending_words([*arms.values(), *([] if late is None else [late])], currency),
             "" if recall is None else _recall_words(recall),
             *_test_words(ab, why_not, detectable, currency),
             "" if extra is None else _why_more(extra, arms[Arm.DECIDED].summary, ab, currency),
@@ -394,11 +398,11 @@ def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | Non
         counts=counts,
         recall=recall,
         arms={
-            name: _arm_result(decisions, full_price, here, forecasts.get(name), is_whole=is_whole)
+            name: _arm_result(record.plan, decisions, full_price, here, forecasts.get(name), is_whole=is_whole)
             for name in Arm
             if (here := (arm == name) & ~late).any()
         },
-        late=_arm_result(decisions, full_price, late, is_whole=is_whole) if late.any() else None,
+        late=_arm_result(record.plan, decisions, full_price, late, is_whole=is_whole) if late.any() else None,
         ab=ab,
         why_not=why_not,
         detectable=detectable,
@@ -482,6 +486,15 @@ def _recall_words(recall: RecallRead) -> str:
     )
 
 
+def _sending_words(groups: Sequence[GroupResult], currency: Currency) -> str:
+    """What sending the codes cost; empty where the plan says nothing about it."""
+    costs = [group.contact_cost for group in groups if group.contact_cost is not None]
+    codes = sum(sum(group.codes.values()) for group in groups)
+    if not costs:
+        return ""
+    return f"Sending {counted(codes, 'code')} cost {money(sum(costs), currency=currency)}, used or not."
+
+
 def _state(record: CampaignRecord, *, as_of: date, final: bool) -> str:
     name, phase = f"Campaign {record.campaign}", record.phase(as_of)
     if phase is Phase.CLOSED:
@@ -520,6 +533,7 @@ def primary_comparison(ab: AbTest) -> tuple[Comparison, str]:
 
 
 def _arm_result(
+    plan: Plan,
     decisions: pa.Table,
     full_price: Vector,
     rows: Flags,
@@ -534,8 +548,10 @@ def _arm_result(
     depths, codes = np.unique(depth[~np.isnan(depth)], return_counts=True)
     expected = np.nan_to_num(part["expected_full_price"].to_numpy() * part["expected_engagement"].to_numpy())
     has_forecast = is_whole and part["expected_full_price"].null_count < part.num_rows
+    costs = sending_costs(plan, part)
     return GroupResult(
         summary=ArmSummary.of(outcomes),
+        contact_cost=None if costs is None else float(costs[~np.isnan(depth)].sum()),
         codes=dict(zip(depths.tolist(), codes.tolist(), strict=True)),
         expected_revenue=float((expected * (1 - np.nan_to_num(depth))).sum()) if has_forecast else None,
         expected_markdown=float((expected * np.nan_to_num(depth)).sum()) if has_forecast else None,

@@ -58,6 +58,8 @@ class Audience:
     score: Vector | None = None
     """(n,) engagement scores given by hand, NaN for customers without one. None: those of the belief's engagement head
     and the contexts, or nobody's."""
+    contact_cost: Vector | None = None
+    """(n,) money that sending each customer a code costs, whether they use it or not; None: nothing."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", read_ids(self.ids))
@@ -81,6 +83,11 @@ class Audience:
                     raise InputError(f"audience, {name}", found=found, expected="one label per customer")
         if self.score is not None:
             object.__setattr__(self, "score", _read_scores(self.score, rows=self.ids.size))
+        if self.contact_cost is not None:
+            costs = read_column(self.contact_cost, where="audience, contact_cost", rows=self.ids.size)
+            if not ((costs >= 0) & np.isfinite(costs)).all():
+                raise InputError("audience, contact_cost", found="costs below 0 or not finite", expected="0 or more")
+            object.__setattr__(self, "contact_cost", costs)
 
     def __len__(self) -> int:
         return int(self.ids.size)
@@ -98,12 +105,13 @@ class Audience:
             segment=None if self.segment is None else self.segment[rows],
             channel=None if self.channel is None else self.channel[rows],
             score=None if self.score is None else self.score[rows],
+            contact_cost=None if self.contact_cost is None else self.contact_cost[rows],
         )
 
     @property
     def nbytes(self) -> int:
         """Of the arrays; texts are counted as one word each, since arrays share them."""
-        arrays = (self.ids, self.context, self.known, self.segment, self.channel, self.score)
+        arrays = (self.ids, self.context, self.known, self.segment, self.channel, self.score, self.contact_cost)
         return sum(array.nbytes for array in arrays if array is not None)
 
     def segment_sizes(self) -> dict[str, int]:

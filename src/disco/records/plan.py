@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -20,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from disco.records.arrays import Labels, Vector
 from disco.records.decisions import SegmentLimits
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError, PlanError, Problem
@@ -33,9 +35,10 @@ _LEAST_DEPTH = 0.001
 _MOST_DEPTHS = 64  # each costs time and memory per customer
 _MOST_SEGMENTS = 1000
 _MOST_CONTACTS = 1000
+_MOST_CONTACT_COST = 1e6  # of a code
 _MOST_SEED = 10**20 - 1  # with every 64-bit number
 # keys that came later: where they are absent, a plan keeps its bytes and so its id
-_ADDED = ("segments", "include", "exclude", "contact", "conditions")
+_ADDED = ("segments", "include", "exclude", "contact", "contact_cost", "conditions")
 
 
 class _Section(BaseModel):
@@ -297,6 +300,14 @@ Channel = Annotated[
 ]
 
 
+def _read_contact_cost(value: object) -> object:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not value or not all(is_channel(name) for name in value):
+        raise ValueError("what a code costs by the name of its channel, such as `{email: 0.002, sms: 0.04}`")
+    return dict(sorted(value.items()))
+
+
 def _is_absent(value: object) -> bool:
     return value is None
 
@@ -415,6 +426,10 @@ class Plan(_Section):
     codes: CodesSection = CodesSection()
     conditions: ConditionsSection | None = None
     channel: Channel = "on-site"
+    # money per code sent through a channel, in currency units; a channel that is not named costs nothing
+    contact_cost: Annotated[
+        dict[str, Annotated[Number, Field(ge=0, le=_MOST_CONTACT_COST)]] | None, BeforeValidator(_read_contact_cost)
+    ] = None
     # absent from the JSON of a plan without it, so that plan ids from before there was such a key stay what they are
     export: ExportSection | None = Field(default=None, exclude_if=_is_absent)
     seed: WholeNumber = 0
@@ -444,6 +459,16 @@ class Plan(_Section):
             raise ValueError(f"shared codes of depths on offer ({known}), not of {', '.join(others)}")
         return self
 
+    @model_validator(mode="after")
+    def _contact_costs_are_of_the_channel(self) -> "Plan":
+        others = [name for name in self.contact_cost or {} if self.channel_name not in (None, name)]
+        if others:
+            raise ValueError(
+                f"a contact_cost of the plan's channel, {self.channel_name}, and not of {', '.join(others)}; with "
+                "`channel: {column: …}` each customer has a channel"
+            )
+        return self
+
     @model_serializer(mode="wrap")
     def _without_absent_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {key: value for key, value in handler(self).items() if value is not None or key not in _ADDED}
@@ -467,6 +492,20 @@ class Plan(_Section):
     def channel_column(self) -> str | None:
         """The column of the customers table that names each customer's channel; None: all have the same."""
         return self.channel.column if isinstance(self.channel, ChannelSection) else None
+
+    def contact_costs(self, channel: Labels | None, *, customers: int) -> Vector | None:
+        """(customers,) what sending each of them a code costs; None: the plan names no cost.
+
+        channel: of each customer, where a column names it.
+        """
+        if self.contact_cost is None:
+            return None
+        if channel is None:
+            return np.full(customers, self.contact_cost.get(self.channel_name or "", 0.0))
+        costs = np.zeros(customers)
+        for name, cost in self.contact_cost.items():
+            costs[channel == name] = cost
+        return costs
 
     @property
     def shared_codes(self) -> dict[float, str]:

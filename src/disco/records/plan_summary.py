@@ -87,6 +87,8 @@ class ArmForecast:
     """What the codes are expected to bring; null before any purchase was learned."""
     correction: Calibration | None = None
     """What earlier campaigns brought against their forecasts; `money` contains it."""
+    contact_cost: float | None = None
+    """What sending the codes costs, in currency units; null where the plan names no `contact_cost`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
