@@ -11,9 +11,10 @@ from store_samples import MOMENT, add_campaign, decisions
 from stores import open_store
 
 from disco.office.audit.use_cases import list_journal, verify_journal
+from disco.office.people.rows import PeopleRows, PersonRecord, SessionRows
 from disco.records.campaign_records import State
 from disco.records.errors import SealError, StateError
-from disco.records.people import Actor, ActorKind, PersonRecord, Role
+from disco.records.people import Actor, ActorKind, Role
 from disco.store import PEOPLE, Store
 from disco.store.health import restore_schema, vitals
 from disco.store.journal import JournalEntry
@@ -78,8 +79,8 @@ def test_nothing_is_noted_of_what_was_not_written(store: Store) -> None:
         transaction.plans.set_state("spring", State.PAUSED)
         raise ZeroDivisionError
     with store.bookkeeping() as transaction:
-        assert transaction.sessions.lock_failures("00", at=MOMENT) == (0, MOMENT)
-        transaction.sessions.set_failures("00", 1, at=MOMENT)
+        assert SessionRows(transaction).lock_failures("00", at=MOMENT) == (0, MOMENT)
+        SessionRows(transaction).set_failures("00", 1, at=MOMENT)
     with store.alone(action="look") as transaction:
         transaction.plans.names()
     assert len(entries_of(store)) == 5
@@ -286,6 +287,6 @@ def test_a_person_cannot_be_kept_twice_in_other_capitals(store: Store) -> None:
         person = PersonRecord(name=name, role=Role.ADMIN, created_at=MOMENT)
         refused = pytest.raises(StateError, match="already exists") if name != "Zoë" else suppress(SealError)
         with refused, store.writing(PEOPLE, action="invite") as transaction:
-            transaction.people.put(person)
+            PeopleRows(transaction).put(person)
     with store.reading() as transaction:
-        assert [one.name for one in transaction.people.all()] == ["Zoë"]
+        assert [one.name for one in PeopleRows(transaction).all()] == ["Zoë"]

@@ -27,6 +27,7 @@ from disco.office.audit.use_cases import verify_journal
 from disco.office.drafts.use_cases import get_draft, put_draft
 from disco.office.jobs import use_cases as jobs
 from disco.office.keys.use_cases import create_key, revoke_key
+from disco.office.people.rows import PeopleRows
 from disco.office.people.use_cases import first_invitation, invite
 from disco.office.schedules.use_cases import add_schedule, list_schedules
 from disco.office.sign_in.use_cases import accept_invitation, sign_in_external
@@ -263,7 +264,7 @@ def test_a_restored_shop_has_its_people_keys_and_plans_and_doctor_passes(
     with shop.store() as store:
         assert verify_journal(store).ok
         with store.reading() as transaction:
-            assert {one.name for one in transaction.people.all()} == {"Ada", "Grace", "Olga"}
+            assert {one.name for one in PeopleRows(transaction).all()} == {"Ada", "Grace", "Olga"}
             assert transaction.webhooks.secret(secrets["hook"]) == secrets["webhook"]
         assert [one.rule for one in list_schedules(store).items] == ["daily at 05:30"]
         assert get_draft(store, "spring").plan["note"] == "für später"

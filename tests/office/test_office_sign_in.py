@@ -161,7 +161,7 @@ def test_guesses_are_slowed_per_name_whether_it_is_known_or_not(store: Store, cl
     assert sign_in(store, name="Anna", password=PASSWORD, clock=clock).name == "Anna"
     refused(store, clock, "Anna", OTHER)  # and the count began anew
     with store.reading() as transaction:
-        kept = str(transaction.people._connection.exec_driver_sql("SELECT * FROM attempts").all())
+        kept = str(transaction.session.connection.exec_driver_sql("SELECT * FROM attempts").all())
     assert "anna" not in kept.lower()
     assert "nobody" not in kept
 

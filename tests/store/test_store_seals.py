@@ -17,10 +17,12 @@ import sqlalchemy as sa
 from store_samples import MOMENT, NETWORK, add_campaign, batch, decisions, outcomes, receive, version
 from stores import open_store
 
+from disco.office.people.rows import InvitationRecord, KeyRecord, PeopleRows, PersonRecord
+from disco.office.schedules.rows import ScheduleRows
 from disco.records.campaign_records import BrokenSeal, Sealed, State
 from disco.records.errors import SealError, StateError
 from disco.records.jobs import Event, JobKind, JobSchedule, Webhook
-from disco.records.people import Actor, ActorKind, ApprovalRecord, InvitationRecord, KeyRecord, PersonRecord, Role
+from disco.records.people import Actor, ActorKind, ApprovalRecord, Role
 from disco.store import JOBS, PEOPLE, Store, schema
 from disco.store.contexts import ARRIVALS, Arrivals
 from disco.store.rows import seal_of
@@ -59,11 +61,11 @@ def _life(store: Store) -> None:
         transaction.arrivals.put("spring", _arrivals())
     with store.writing(PEOPLE, action="test") as transaction:
         anna = PersonRecord(name="Anna", role=Role.ADMIN, created_at=MOMENT, password="$argon2id$…", disabled=True)
-        transaction.people.put(anna)
+        PeopleRows(transaction).put(anna)
         key = {"key_id": "0123456789ab", "secret_hash": "0f" * 32, "created_by": "Anna", "created_at": MOMENT}
-        transaction.people.add_key(KeyRecord(name="shop", role=Role.VIEWER, **key))
+        PeopleRows(transaction).add_key(KeyRecord(name="shop", role=Role.VIEWER, **key))
         link = {"token_hash": "ff" * 32, "invited_by": "Anna", "created_at": MOMENT, "expires_at": MOMENT}
-        transaction.people.add_invitation(InvitationRecord(name="Ben", role=Role.PLANNER, **link))
+        PeopleRows(transaction).add_invitation(InvitationRecord(name="Ben", role=Role.PLANNER, **link))
         transaction.approvals.add_maker("plan-of-spring", Actor("Anna", ActorKind.PERSON), at=MOMENT)
         ben = Actor("Ben", ActorKind.PERSON)
         transaction.approvals.add(ApprovalRecord(plan_id="plan-of-spring", by=ben, approved_at=MOMENT))
@@ -74,8 +76,8 @@ def _life(store: Store) -> None:
             id="5c1e", kind=JobKind.CHECK, body={"campaign": "spring"}, rule="daily at 06:00",
             time_zone="UTC", next_at=MOMENT, paused=False, **made,
         )  # fmt: skip
-        transaction.schedules.add(often)
-        transaction.schedules.set_next("5c1e", MOMENT + timedelta(days=1))
+        ScheduleRows(transaction).add(often)
+        ScheduleRows(transaction).set_next("5c1e", MOMENT + timedelta(days=1))
         hook = Webhook(id="77aa", url="https://shop.example/hook", events=(Event.CHECK_FAILED,), active=True, **made)
         transaction.webhooks.add(hook, secret="a secret")
         transaction.webhooks.set_active("77aa", False)

@@ -1,14 +1,10 @@
-"""Who may do what: roles, the people and keys that have them, and the actor whose name stands in the journal."""
+"""Who may do what: roles, the actor whose name stands in the journal, and whose names are those of one person."""
 
 import re
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-
-from disco.records.errors import InputError
-
-MOST_NAME_CHARACTERS = 100
 
 
 class Role(StrEnum):
@@ -68,66 +64,6 @@ class Caller:
     """The hash of the session's token, as it is stored; None for a key."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PersonRecord:
-    """Somebody who can sign in. People are disabled and never removed, so that a name always means one person."""
-
-    name: str
-    role: Role
-    created_at: datetime
-    email: str | None = None
-    password: str | None = field(default=None, repr=False)
-    """An argon2 hash; None: they sign in through an identity provider."""
-    issuer: str | None = None
-    """The identity provider (OpenID Connect), and who they are there (`subject`)."""
-    subject: str | None = None
-    disabled: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyRecord:
-    """An API key. Its secret is not kept, only a hash of it."""
-
-    key_id: str
-    name: str
-    role: Role
-    secret_hash: str = field(repr=False)
-    """SHA-256 of the secret in hexadecimal digits: 256 random bits need no slow hash."""
-    created_by: str
-    created_at: datetime
-    expires_at: datetime | None = None
-    """None: it does not expire."""
-    revoked_at: datetime | None = None
-
-    def is_valid(self, now: datetime) -> bool:
-        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InvitationRecord:
-    """A one-time link with which somebody chooses a password."""
-
-    token_hash: str = field(repr=False)
-    role: Role
-    invited_by: str
-    created_at: datetime
-    expires_at: datetime
-    name: str | None = None
-    """None: the first administrator, who chooses their own name."""
-    email: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRecord:
-    """Somebody who is signed in."""
-
-    token_hash: str = field(repr=False)
-    name: str
-    created_at: datetime
-    used_at: datetime
-    expires_at: datetime
-
-
 class ApprovalRule(StrEnum):
     """Whose consent a launch needs."""
 
@@ -144,29 +80,9 @@ class ApprovalRecord:
     approved_at: datetime
 
 
-def checked_name(name: str, *, what: str = "name") -> str:
-    """A name of a person or key: 1 to 100 visible characters, without blanks around it, each word in one script.
-
-    >>> checked_name(" Anna "), checked_name("Łukasz"), checked_name("李雷"), checked_name("Ольга (CRM)")
-    ('Anna', 'Łukasz', '李雷', 'Ольга (CRM)')
-    """
-    text = unicodedata.normalize("NFC", str(name)).strip()
-    if not 1 <= len(text) <= MOST_NAME_CHARACTERS or not text.isprintable() or _INVISIBLE.search(text):
-        expected = f"1 to {MOST_NAME_CHARACTERS} printable characters"
-        raise InputError(what, found=ascii(str(name)[:80]), expected=expected)
-    for word in re.findall(r"[^\W\d_]+", unicodedata.normalize("NFKC", text)):
-        scripts = sorted({_script(letter) for letter in word if unicodedata.category(letter) != "Lm"})
-        if len(scripts) > 1:
-            found = f"{word!a}, with letters of {' and '.join(scripts)}"
-            fix = "Such names can look like somebody else's. Write the word in one script."
-            raise InputError(what, found=found, expected="words whose letters are of one script", fix=fix)
-    return text
-
-
-_INVISIBLE = re.compile(
+INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-_EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC")
 # letters of other scripts, and digits, in the place of the Latin letters that they look like
 _LOOKALIKES = str.maketrans(
     "АВЕЅІЈКМНОРСТУХҮԌԚԜӀавеѕіјкмнорстухүԁԍԛԝһӏѵ" + "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαικνορτυχϲϳ" + "ıɑɡօոսհ" + "I1|0",
@@ -192,14 +108,8 @@ def is_same_name(first: str, second: str) -> bool:
 
 def _shown(name: str) -> str:
     """What a name looks like, in Latin letters as far as there are such."""
-    letters = unicodedata.normalize("NFKD", _INVISIBLE.sub("", name)).translate(_LOOKALIKES)
+    letters = unicodedata.normalize("NFKD", INVISIBLE.sub("", name)).translate(_LOOKALIKES)
     return unicodedata.normalize("NFKC", " ".join(letters.translate(_LOOKALIKES).split()))
-
-
-def _script(letter: str) -> str:
-    """The script of a letter, as its name in Unicode begins; scripts that are written together count as one."""
-    first = unicodedata.name(letter, "UNKNOWN").split()[0].split("-")[0]
-    return "CJK" if first in _EAST_ASIAN else first
 
 
 def folded(name: str) -> str:

@@ -17,7 +17,19 @@ from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.refusals import did_you_mean
 from disco.store.artefacts import Artefacts
 from disco.store.database import Database, add_rows, ask, ask_all, change_later, delete_of, update_of, words
-from disco.store.rows import KINDS, changed, is_whole, number_of, owner_of, plus, seal_of, sealed, sum_of
+from disco.store.rows import (
+    KINDS,
+    Record,
+    changed,
+    from_row,
+    is_whole,
+    number_of,
+    owner_of,
+    plus,
+    seal_of,
+    sealed,
+    sum_of,
+)
 from disco.store.schema import campaigns, contexts, plans, reserves, secrets, tallies
 
 LEAST_OF_AN_ID = 4  # characters
@@ -151,6 +163,30 @@ class Session:
         self.refuse_changed(table, *rows)
         if sum_of(row["seal"] for row in rows) != self.tally(table, owner):
             raise changed(KINDS[table].words.format_map({**(rows[0] if rows else {}), "owner": owner}))
+
+    def whole(
+        self, table: sa.Table, *which: sa.ColumnElement[bool], order: Sequence[Any] = ()
+    ) -> Sequence[Mapping[Any, Any]]:
+        """Rows that meet conditions, each compared with its seal."""
+        found = self.connection.execute(sa.select(table).where(*which).order_by(*order)).mappings().all()
+        self.refuse_changed(table, *found)
+        return found
+
+    def records(
+        self, kind: type[Record], table: sa.Table, *which: sa.ColumnElement[bool], order: Sequence[Any] = ()
+    ) -> tuple[Record, ...]:
+        """The same as frozen dataclasses, whose fields are columns (`rows.from_row`)."""
+        return tuple(from_row(kind, row) for row in self.whole(table, *which, order=order))
+
+    def record(self, kind: type[Record], table: sa.Table, *which: sa.ColumnElement[bool]) -> Record | None:
+        """The one that a key names; None: there is none."""
+        return next(iter(self.records(kind, table, *which)), None)
+
+    def record_beginning(self, kind: type[Record], ids: sa.Column[Any], text: str, *, none: NotFoundError) -> Record:
+        """The one whose id is this text, or the only one whose id begins with it (`beginning_with`)."""
+        row = beginning_with(self.connection, ids, text, rows=sa.select(ids.table), none=none)._mapping
+        self.refuse_changed(ids.table, row)
+        return from_row(kind, row)
 
     def _count(self, table: sa.Table, row: Mapping[Any, Any], growth: int) -> None:
         if table in KINDS:

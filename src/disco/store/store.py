@@ -18,9 +18,9 @@ from disco.store.beliefs import SqlBeliefs
 from disco.store.contexts import SqlArrivals, SqlContexts
 from disco.store.database import Database, any_text, send_changes
 from disco.store.decisions import SqlDecisions
-from disco.store.jobs import SqlDrafts, SqlJobs, SqlReplies, SqlSchedules, SqlWebhooks
 from disco.store.journal import SqlJournal, append, question_of_tallies, system_user, tallies_in
 from disco.store.ledger import SqlLedger
+from disco.store.office import SqlApprovals, SqlJobs, SqlReplies, SqlShopSettings, SqlWebhooks
 from disco.store.opening import (
     is_empty,
     open_database,
@@ -30,7 +30,6 @@ from disco.store.opening import (
     refuse_another_revision,
     refuse_upgraded,
 )
-from disco.store.people import SqlApprovals, SqlPeople, SqlSessions, SqlShopSettings
 from disco.store.personal import SqlForgotten, SqlPersonal
 from disco.store.plans import SqlPlans
 from disco.store.schema import BELIEF, EVERYTHING
@@ -56,7 +55,7 @@ class _Repository(Generic[Repository]):
 
 class Transaction:
     """What lies in the store, within one transaction: repositories of campaigns and belief, their seals, what is kept
-    about customers, and the people who use the system.
+    about customers, and what they need of the office. Its other rows are in its features (`office/*/rows.py`).
 
     Tables are Arrow, with the schemas of `schema`; text with NUL characters, NaN and infinity are an InputError;
     a missing thing, or one that is there already, a StateError.
@@ -71,14 +70,10 @@ class Transaction:
     seals = _Repository(SqlSeals)
     forgotten = _Repository(SqlForgotten)
     personal = _Repository(SqlPersonal)
-    people = _Repository(SqlPeople)
-    sessions = _Repository(SqlSessions)
     approvals = _Repository(SqlApprovals)
     settings = _Repository(SqlShopSettings)
     jobs = _Repository(SqlJobs)
-    drafts = _Repository(SqlDrafts)
     replies = _Repository(SqlReplies)
-    schedules = _Repository(SqlSchedules)
     webhooks = _Repository(SqlWebhooks)
     journal = _Repository(SqlJournal)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from disco.office.people.rows import PeopleRows
 from disco.operations.approvals import APPROVAL_SETTING, PlanApproval, approval_in_force, approval_of, kept_rule
 from disco.records.errors import ApprovalError, InputError, StateError
 from disco.records.people import Actor, ActorKind, ApprovalRecord, ApprovalRule, is_same_name
@@ -111,7 +112,7 @@ def _refuse_maker(transaction: Transaction, plan_id: str, makers: tuple[Actor, .
 
 def _makers_of_key(transaction: Transaction, name: str) -> list[str]:
     """Who made a key of this name, and who made the keys that it was made with."""
-    keys, makers = transaction.people.keys(), list[str]()
+    keys, makers = PeopleRows(transaction).keys(), list[str]()
     open_names = [name]
     while open_names:
         made_with = open_names.pop()

@@ -10,6 +10,7 @@ from functools import cache
 from json import dumps
 from typing import Any
 
+from disco.office.drafts.rows import DraftRows
 from disco.records.errors import (
     InputError,
     NotFoundError,
@@ -47,7 +48,7 @@ class DeletedDraft(Result):
 
 def list_drafts(store: Store) -> DraftList:
     with store.reading() as transaction:
-        return DraftList(items=transaction.drafts.all())
+        return DraftList(items=DraftRows(transaction).all())
 
 
 def get_draft(store: Store, name: str) -> Draft:
@@ -65,11 +66,11 @@ def put_draft(store: Store, name: str, plan: Mapping[str, Any], *, if_match: int
     if size > MOST_DRAFT_BYTES:
         raise InputError("draft", found=f"{size:,} bytes", expected=f"at most {MOST_DRAFT_BYTES:,}")
     with store.writing(DRAFTS, action="write draft") as transaction:
-        before = transaction.drafts.find(name)
+        before = DraftRows(transaction).find(name)
         _check_revision(before, name, if_match)
-        revision = transaction.drafts.revision(name) + 1
+        revision = DraftRows(transaction).revision(name) + 1
         draft = Draft(name=name, revision=revision, plan=plan, changed_at=clock.now(), actor=store.actor)
-        transaction.drafts.put(draft)
+        DraftRows(transaction).put(draft)
         changed = _changes({} if before is None else before.plan, plan)
         transaction.journal.note(draft=name, revision=revision, changed=changed[:_MOST_CHANGES])
         return draft
@@ -81,7 +82,7 @@ def delete_draft(store: Store, name: str, *, if_match: int | None = None, clock:
         draft = _found(transaction, name)
         _check_revision(draft, name, if_match)
         gone = replace(draft, revision=draft.revision + 1, changed_at=clock.now(), actor=store.actor)
-        transaction.drafts.delete(gone)
+        DraftRows(transaction).delete(gone)
         transaction.journal.note(draft=name, revision=gone.revision)
         return DeletedDraft(name=name, revision=gone.revision)
 
@@ -126,7 +127,7 @@ def _plan_keys() -> frozenset[str]:
 
 
 def _found(transaction: Transaction, name: str) -> Draft:
-    draft = transaction.drafts.find(name)
+    draft = DraftRows(transaction).find(name)
     if draft is None:
         raise NotFoundError(f"There is no draft {name}", fix="`GET /api/v1/drafts` lists them.")
     return draft

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from disco.office.jobs.rows import JobRows
 from disco.operations.outbox import add_job
 from disco.records.errors import ConflictError, DiscoError, InputError, PlanError, StateError, TableError
 from disco.records.jobs import (
@@ -66,7 +67,7 @@ def submit(store: Store, kind: JobKind | str, body: Mapping[str, Any], *, clock:
 def get_job(store: Store, job_id: str) -> Job:
     """A job with its result."""
     with store.reading() as transaction:
-        return transaction.jobs.get(job_id)
+        return JobRows(transaction).get(job_id)
 
 
 def list_jobs(
@@ -86,7 +87,7 @@ def list_jobs(
     of_kind = None if kind is None else _kind(kind)
     with store.reading() as transaction:
         before = None if after is None else int(after)
-        found = transaction.jobs.page(before=before, limit=limit + 1, state=wanted, kind=of_kind)
+        found = JobRows(transaction).page(before=before, limit=limit + 1, state=wanted, kind=of_kind)
     page = found[:limit]
     return JobPage(items=page, next=str(page[-1].number) if len(found) > limit else None)
 
@@ -97,13 +98,13 @@ def cancel(store: Store, job_id: str, *, clock: Clock) -> Job:
     A running job may still be done: what it has committed by then is kept.
     """
     with store.reading() as transaction:
-        job = transaction.jobs.get(job_id)
+        job = JobRows(transaction).get(job_id)
     if job.is_final:
         return job
     for _ in range(_MOST_MEETINGS):
         with suppress(ConflictError), store.writing(JOBS, action="cancel job") as transaction:
             transaction.journal.note(job_id=job.id, kind=job.kind)
-            return transaction.jobs.request_cancel(job.id, at=clock.now())
+            return JobRows(transaction).request_cancel(job.id, at=clock.now())
     raise StateError(f"Job {job.id} changes too fast to be cancelled", fix="Try again.")
 
 
@@ -126,10 +127,10 @@ def claim(
     """
     now = clock.now()
     with store.reading() as transaction:  # most questions end here, and disturb nobody who writes
-        if not transaction.jobs.is_due(now=now, kinds=kinds, not_of=not_of):
+        if not JobRows(transaction).is_due(now=now, kinds=kinds, not_of=not_of):
             return None
     with store.bookkeeping() as transaction:
-        return transaction.jobs.claim(
+        return JobRows(transaction).claim(
             worker=worker, now=now, until=now + lease, kinds=kinds, most_attempts=most_attempts, not_of=not_of
         )
 
@@ -139,22 +140,22 @@ def beat(
 ) -> Job | None:
     """Prolong the lease, and say how far the job is; the job as it is now. None: it was lost to another worker."""
     with store.bookkeeping() as transaction:
-        return transaction.jobs.beat(job, until=clock.now() + lease, progress=progress)
+        return JobRows(transaction).beat(job, until=clock.now() + lease, progress=progress)
 
 
 def is_cancelled(store: Store, job: Job) -> bool:
     """Whether somebody has asked a running job to stop."""
     with store.reading() as transaction:
-        return transaction.jobs.get(job.id).cancel_requested
+        return JobRows(transaction).get(job.id).cancel_requested
 
 
 def finish(store: Store, job: Job, result: str, *, clock: Clock) -> bool:
     """Keep the result (JSON) of a job that is done; False, and nothing is kept, where it was lost to another worker."""
     if len(result.encode()) > MOST_RESULT_BYTES:  # an artefact is put where nobody removes unnamed ones meanwhile
         with store.writing(JOBS, action="keep result") as transaction:
-            return transaction.jobs.end(job, state=JobState.DONE, at=clock.now(), result=result)
+            return JobRows(transaction).end(job, state=JobState.DONE, at=clock.now(), result=result)
     with store.bookkeeping() as transaction:
-        return transaction.jobs.end(job, state=JobState.DONE, at=clock.now(), result=result)
+        return JobRows(transaction).end(job, state=JobState.DONE, at=clock.now(), result=result)
 
 
 def fail(store: Store, job: Job, error: DiscoError, *, clock: Clock, retry_in: timedelta | None = None) -> bool:
@@ -162,20 +163,20 @@ def fail(store: Store, job: Job, error: DiscoError, *, clock: Clock, retry_in: t
     problem, now = problem_of(error), clock.now()
     with store.bookkeeping() as transaction:
         if retry_in is not None:
-            return transaction.jobs.give_back(job, due_at=now + retry_in, problem=problem)
-        return transaction.jobs.end(job, state=JobState.FAILED, at=now, problem=problem)
+            return JobRows(transaction).give_back(job, due_at=now + retry_in, problem=problem)
+        return JobRows(transaction).end(job, state=JobState.FAILED, at=now, problem=problem)
 
 
 def stop(store: Store, job: Job, *, clock: Clock) -> bool:
     """The job was cancelled while it ran. False where it was lost."""
     with store.bookkeeping() as transaction:
-        return transaction.jobs.end(job, state=JobState.CANCELLED, at=clock.now())
+        return JobRows(transaction).end(job, state=JobState.CANCELLED, at=clock.now())
 
 
 def give_back(store: Store, job: Job, *, clock: Clock) -> bool:
     """Queue a job again whose worker has to end before it; the attempt does not count. False where it was lost."""
     with store.bookkeeping() as transaction:
-        return transaction.jobs.give_back(job, due_at=clock.now(), counted=False)
+        return JobRows(transaction).give_back(job, due_at=clock.now(), counted=False)
 
 
 def problem_of(error: DiscoError) -> JobProblem:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from secrets import token_hex, token_urlsafe
 
+from disco.office.people.rows import KeyRecord, PeopleRows, checked_name
 from disco.office.people.use_cases import hashed, read_role, refuse_lookalike, withdraw_invitations
 from disco.records.errors import AuthenticationError, InputError
-from disco.records.people import Actor, ActorKind, Caller, KeyRecord, Role, checked_name
+from disco.records.people import Actor, ActorKind, Caller, Role
 from disco.records.ports import Clock
 from disco.records.result import Result
 from disco.store import PEOPLE, Store
@@ -98,7 +99,7 @@ def create_key(store: Store, *, name: str, role: Role | str, expires: timedelta 
     )
     with store.writing(PEOPLE, action="create key") as transaction:
         refuse_lookalike(transaction, record.name)
-        transaction.people.add_key(record)
+        PeopleRows(transaction).add_key(record)
         transaction.journal.note(key_id=record.key_id, name=record.name, role=record.role)
     return NewKey(
         id=record.key_id,
@@ -112,7 +113,7 @@ def create_key(store: Store, *, name: str, role: Role | str, expires: timedelta 
 def list_keys(store: Store, clock: Clock) -> Keys:
     """All keys without their secrets."""
     with store.reading() as transaction:
-        found = transaction.people.keys()
+        found = PeopleRows(transaction).keys()
     now = clock.now()
     return Keys(
         keys=tuple(
@@ -134,10 +135,10 @@ def list_keys(store: Store, clock: Clock) -> Keys:
 def revoke_key(store: Store, key_id: str, clock: Clock) -> RevokedKey:
     """Refuse a key from now on; by its id or four or more characters of its beginning."""
     with store.writing(PEOPLE, action="revoke key") as transaction:
-        key = transaction.people.key(key_id)
+        key = PeopleRows(transaction).key(key_id)
         at = key.revoked_at or clock.now()
         if key.revoked_at is None:
-            transaction.people.revoke_key(key.key_id, at=at)
+            PeopleRows(transaction).revoke_key(key.key_id, at=at)
             withdraw_invitations(transaction, by=key.name)
             transaction.journal.note(key_id=key.key_id, name=key.name)
     return RevokedKey(id=key.key_id, name=key.name, revoked_at=at, again=key.revoked_at is not None)
@@ -149,7 +150,7 @@ def caller_of_key(store: Store, text: str, clock: Clock) -> Caller:
     prefix, _, rest = text.partition("_")
     key_id, _, secret = rest.partition("_")
     with store.reading() as transaction:
-        key = transaction.people.find_key(key_id if _is_plain(key_id) else "")
+        key = PeopleRows(transaction).find_key(key_id if _is_plain(key_id) else "")
     same = hmac.compare_digest(hashed(secret), _NO_HASH if key is None else key.secret_hash)
     if key is None or not same or prefix != _PREFIX or not key.is_valid(clock.now()):
         raise AuthenticationError(

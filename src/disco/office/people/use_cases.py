@@ -5,8 +5,9 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from secrets import token_urlsafe
 
+from disco.office.people.rows import InvitationRecord, PeopleRows, PersonRecord, SessionRows, checked_name
 from disco.records.errors import InputError, NotFoundError, StateError
-from disco.records.people import InvitationRecord, PersonRecord, Role, checked_name, folded, is_same_name
+from disco.records.people import Role, folded, is_same_name
 from disco.records.ports import Clock
 from disco.records.result import NotInJson, Result
 from disco.store import PEOPLE, Store, Transaction
@@ -91,7 +92,7 @@ class Invitation(Result):
 def list_people(store: Store, clock: Clock) -> People:
     """Everybody who can sign in, and invitations that are still valid."""
     with store.reading() as transaction:
-        people, invitations = transaction.people.all(), transaction.people.invitations()
+        people, invitations = PeopleRows(transaction).all(), PeopleRows(transaction).invitations()
     return People(
         people=tuple(map(Person.of, people)),
         invitations=tuple(
@@ -113,13 +114,13 @@ def change_person(store: Store, name: str, *, role: Role | str | None = None, di
             disabled=known.disabled if disabled is None else disabled,
         )
         if person != known:
-            transaction.people.put(person)
+            PeopleRows(transaction).put(person)
             if not administrators(transaction) and known.role is Role.ADMIN:
                 raise StateError(
                     f"{known.name} is the last administrator", fix="Make somebody else an administrator first."
                 )
             if person.disabled:
-                transaction.sessions.end_of(person.name)
+                SessionRows(transaction).end_of(person.name)
             if person.disabled or person.role is not Role.ADMIN:
                 withdraw_invitations(transaction, by=person.name)
             transaction.journal.note(name=person.name, role=person.role, disabled=person.disabled)
@@ -141,7 +142,7 @@ def invite(store: Store, *, name: str, role: Role | str, clock: Clock, email: st
     """
     wanted, asked, address = checked_name(name), read_role(role), read_email(email)
     with store.writing(PEOPLE, action="invite") as transaction:
-        known = transaction.people.find(wanted)
+        known = PeopleRows(transaction).find(wanted)
         if known is not None and known.role is not asked:
             raise StateError(
                 f"{known.name} is known as {known.role}", fix="Invite them with this role, or change their role first."
@@ -163,14 +164,14 @@ def _invited(
     expires_at: datetime,
     clock: Clock,
 ) -> Invitation:
-    for earlier in transaction.people.invitations():
+    for earlier in PeopleRows(transaction).invitations():
         same = (
             earlier.name is None if name is None else earlier.name is not None and folded(earlier.name) == folded(name)
         )
         if same or earlier.expires_at <= clock.now():
-            transaction.people.remove_invitation(earlier.token_hash)
+            PeopleRows(transaction).remove_invitation(earlier.token_hash)
     token = token_urlsafe(_TOKEN_BYTES)
-    transaction.people.add_invitation(
+    PeopleRows(transaction).add_invitation(
         InvitationRecord(
             token_hash=hashed(token),
             name=name,
@@ -187,7 +188,7 @@ def _invited(
 
 def person_named(transaction: Transaction, name: str) -> PersonRecord:
     """NotFoundError where there is none."""
-    found = transaction.people.find(name)
+    found = PeopleRows(transaction).find(name)
     if found is None:
         raise NotFoundError(f"There is no person {name}")
     return found
@@ -195,7 +196,7 @@ def person_named(transaction: Transaction, name: str) -> PersonRecord:
 
 def administrators(transaction: Transaction) -> tuple[PersonRecord, ...]:
     """Those who can sign in."""
-    return tuple(one for one in transaction.people.all() if one.role is Role.ADMIN and not one.disabled)
+    return tuple(one for one in PeopleRows(transaction).all() if one.role is Role.ADMIN and not one.disabled)
 
 
 def read_email(address: str | None) -> str | None:
@@ -210,7 +211,7 @@ def read_email(address: str | None) -> str | None:
 
 def refuse_lookalike(transaction: Transaction, name: str) -> None:
     """Refuse a new name that looks like that of another person or key: in a list nobody could tell them apart."""
-    people = transaction.people
+    people = PeopleRows(transaction)
     api_keys = people.keys()
     names = {person.name for person in people.all()} | {key.name for key in api_keys}
     names |= {invitation.name for invitation in people.invitations() if invitation.name is not None}
@@ -221,9 +222,9 @@ def refuse_lookalike(transaction: Transaction, name: str) -> None:
 
 def withdraw_invitations(transaction: Transaction, *, by: str) -> None:
     """Refuse the links that somebody has made who may invite nobody any more: they could come back by one."""
-    for invitation in transaction.people.invitations():
+    for invitation in PeopleRows(transaction).invitations():
         if folded(invitation.invited_by) == folded(by):
-            transaction.people.remove_invitation(invitation.token_hash)
+            PeopleRows(transaction).remove_invitation(invitation.token_hash)
 
 
 def read_role(role: Role | str) -> Role:

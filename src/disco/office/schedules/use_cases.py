@@ -14,6 +14,7 @@ from typing import Any
 
 from disco.adapters.shop import ShopFolder
 from disco.office.jobs.bodies import FrontierBody, PlanBody, ValidateBody, read_body
+from disco.office.schedules.rows import ScheduleRows
 from disco.operations.outbox import add_job, new_id
 from disco.records.errors import InputError, SealError
 from disco.records.jobs import Job, JobKind, JobSchedule
@@ -165,20 +166,20 @@ def add_schedule(store: Store, *, kind: JobKind, body: Mapping[str, Any], rule: 
     if isinstance(parsed, _OneTime) and schedule.next_at is None:
         raise InputError("schedule", found=f"{schedule.rule}, which is over", expected="a time that is to come")
     with store.writing(JOBS, action="add schedule") as transaction:
-        transaction.schedules.add(schedule)
+        ScheduleRows(transaction).add(schedule)
         transaction.journal.note(schedule_id=schedule.id, kind=schedule.kind, rule=schedule.rule)
     return schedule
 
 
 def list_schedules(store: Store) -> ScheduleList:
     with store.reading() as transaction:
-        return ScheduleList(items=transaction.schedules.all())
+        return ScheduleList(items=ScheduleRows(transaction).all())
 
 
 def remove_schedule(store: Store, schedule_id: str) -> RemovedSchedule:
     with store.writing(JOBS, action="remove schedule") as transaction:
-        schedule = transaction.schedules.get(schedule_id)
-        transaction.schedules.remove(schedule.id)
+        schedule = ScheduleRows(transaction).get(schedule_id)
+        ScheduleRows(transaction).remove(schedule.id)
         transaction.journal.note(schedule_id=schedule.id)
     return RemovedSchedule(id=schedule.id)
 
@@ -186,11 +187,11 @@ def remove_schedule(store: Store, schedule_id: str) -> RemovedSchedule:
 def pause_schedule(store: Store, schedule_id: str, *, paused: bool, clock: Clock) -> JobSchedule:
     """Pause or resume; what was missed in a pause is not asked for."""
     with store.writing(JOBS, action="pause schedule" if paused else "resume schedule") as transaction:
-        schedule = transaction.schedules.get(schedule_id)
+        schedule = ScheduleRows(transaction).get(schedule_id)
         next_at = next_time(schedule.rule, schedule.time_zone, after=clock.now())
-        transaction.schedules.set_paused(schedule.id, paused, next_at=next_at)
+        ScheduleRows(transaction).set_paused(schedule.id, paused, next_at=next_at)
         transaction.journal.note(schedule_id=schedule.id)
-        return transaction.schedules.get(schedule.id)
+        return ScheduleRows(transaction).get(schedule.id)
 
 
 def body_on(body: Mapping[str, Any], day: date) -> dict[str, Any]:
@@ -230,13 +231,13 @@ def submit_due(store: Store, *, clock: Clock) -> tuple[Job, ...]:
     """Ask for the jobs of all schedules that are due, each occurrence once, whoever else looks at the same time."""
     now, asked = clock.now(), list[Job]()
     with store.reading() as transaction:
-        due = [one for one in transaction.schedules.all() if _occurrences(transaction, one, now)]
+        due = [one for one in ScheduleRows(transaction).all() if _occurrences(transaction, one, now)]
     for schedule in due:
         actor = Actor(schedule.actor.name, ActorKind.SCHEDULE)
         # one that another program has changed asks for nothing, and the others go on; `disco doctor` names it
         with suppress(SealError), store.by(actor).writing(JOBS, action="run schedule") as transaction:
             # read again: another worker may have been faster, or the schedule is gone
-            there = next((one for one in transaction.schedules.all() if one.id == schedule.id), None)
+            there = next((one for one in ScheduleRows(transaction).all() if one.id == schedule.id), None)
             occurrences = () if there is None else _occurrences(transaction, there, now)
             if there is None or not occurrences:
                 continue
@@ -244,8 +245,8 @@ def submit_due(store: Store, *, clock: Clock) -> tuple[Job, ...]:
                 transaction, there.kind, _body(there, occurrences), actor=actor, now=now, schedule_id=there.id
             )
             for occurrence in occurrences:
-                transaction.schedules.add_occurrence(there.id, occurrence, job_id=job.id)
-            transaction.schedules.set_next(there.id, next_time(there.rule, there.time_zone, after=now))
+                ScheduleRows(transaction).add_occurrence(there.id, occurrence, job_id=job.id)
+            ScheduleRows(transaction).set_next(there.id, next_time(there.rule, there.time_zone, after=now))
             transaction.journal.note(schedule_id=there.id, job_id=job.id, kind=job.kind)
             asked.append(job)
     return tuple(asked)
@@ -262,7 +263,7 @@ def _occurrences(transaction: Transaction, schedule: JobSchedule, now: datetime)
     matured = [one.campaign for one in transaction.plans.campaigns() if first <= one.matures_on <= today]
     if not matured:
         return ()
-    known = transaction.schedules.occurred(schedule.id)
+    known = ScheduleRows(transaction).occurred(schedule.id)
     return tuple(name for name in matured if name not in known)
 
 

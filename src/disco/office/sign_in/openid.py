@@ -11,11 +11,12 @@ from starlette.responses import RedirectResponse
 
 from disco.adapters.config import OidcSettings
 from disco.adapters.shop import ShopFolder
+from disco.office.people.rows import MOST_NAME_CHARACTERS
 from disco.office.sign_in.provider import LONGEST_ATTEMPT, Attempt, OpenIdProvider
 from disco.office.sign_in.routes import set_cookies
 from disco.office.sign_in.use_cases import NewSession, sign_in_external
 from disco.records.errors import AuthenticationError, DiscoError, NotFoundError, RoleError, ServiceError
-from disco.records.people import MOST_NAME_CHARACTERS, Role
+from disco.records.people import Role
 from disco.web.route import DiscoRoute, problem_reply
 from disco.web.security import is_secure, own_origin, slowed
 

@@ -9,6 +9,14 @@ from functools import cache
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
 
+from disco.office.people.rows import (
+    InvitationRecord,
+    PeopleRows,
+    PersonRecord,
+    SessionRecord,
+    SessionRows,
+    checked_name,
+)
 from disco.office.people.use_cases import (
     Person,
     administrators,
@@ -19,17 +27,7 @@ from disco.office.people.use_cases import (
     refuse_lookalike,
 )
 from disco.records.errors import AuthenticationError, InputError, ServiceError, StateError
-from disco.records.people import (
-    Actor,
-    ActorKind,
-    Caller,
-    InvitationRecord,
-    PersonRecord,
-    Role,
-    SessionRecord,
-    checked_name,
-    folded,
-)
+from disco.records.people import Actor, ActorKind, Caller, Role, folded
 from disco.records.ports import Clock
 from disco.records.result import Result
 from disco.store import PEOPLE, Store, Transaction
@@ -89,7 +87,7 @@ def accept_invitation(store: Store, token: str, *, password: str, clock: Clock, 
     kept = _hashed_password(password, name=wanted)
     with store.by(Actor(wanted, ActorKind.PERSON)).writing(PEOPLE, action="accept invitation") as transaction:
         found = _invitation(transaction, token, clock)  # it may have been used meanwhile
-        known = transaction.people.find(wanted)
+        known = PeopleRows(transaction).find(wanted)
         if found.name is None and (known is not None or administrators(transaction)):
             raise _no_invitation()
         if known is not None and known.issuer is not None:  # they came through their provider meanwhile
@@ -101,15 +99,15 @@ def accept_invitation(store: Store, token: str, *, password: str, clock: Clock, 
             )
         else:
             person = replace(known, password=kept, email=found.email or known.email)
-        transaction.people.remove_invitation(found.token_hash)
-        transaction.people.put(person)
-        transaction.sessions.end_of(person.name)
+        PeopleRows(transaction).remove_invitation(found.token_hash)
+        PeopleRows(transaction).put(person)
+        SessionRows(transaction).end_of(person.name)
         transaction.journal.note(name=person.name, role=person.role)
     return Person.of(person)
 
 
 def _invitation(transaction: Transaction, token: str, clock: Clock) -> InvitationRecord:
-    found = transaction.people.find_invitation(hashed(token))
+    found = PeopleRows(transaction).find_invitation(hashed(token))
     if found is None or clock.now() >= found.expires_at:
         raise _no_invitation()
     return found
@@ -141,16 +139,16 @@ def sign_in_external(
     """
     given = read_role(role)
     with store.reading() as transaction:
-        person = transaction.people.find_external(issuer, subject)
+        person = PeopleRows(transaction).find_external(issuer, subject)
     changed = person is not None and not person.disabled and person.role is not given
     if person is None or changed:
         known_as = (
             checked_name(name) if person is None else person.name
         )  # the provider's name may be somebody else's here
         with store.by(Actor(known_as, ActorKind.PERSON)).writing(PEOPLE, action="sign in externally") as transaction:
-            person = transaction.people.find_external(issuer, subject)
+            person = PeopleRows(transaction).find_external(issuer, subject)
             if person is None:
-                if transaction.people.find(known_as) is not None:
+                if PeopleRows(transaction).find(known_as) is not None:
                     raise StateError(f"There is another person named {known_as}", fix="Ask an administrator.")
                 refuse_lookalike(transaction, known_as)
                 person = PersonRecord(
@@ -163,7 +161,7 @@ def sign_in_external(
                 )
             elif given is Role.ADMIN or [one.name for one in administrators(transaction)] != [person.name]:
                 person = replace(person, role=given)
-            transaction.people.put(person)
+            PeopleRows(transaction).put(person)
             transaction.journal.note(name=person.name, role=person.role)
     if person.disabled:
         raise AuthenticationError(f"{person.name} cannot sign in any more", fix="Ask an administrator.")
@@ -176,8 +174,8 @@ def _new_session(store: Store, person: PersonRecord, clock: Clock) -> NewSession
         token_hash=hashed(token), name=person.name, created_at=now, used_at=now, expires_at=now + LONGEST_SESSION
     )
     with store.by(Actor(person.name, ActorKind.PERSON)).writing(PEOPLE, action="sign in") as transaction:
-        transaction.sessions.end_before(now=now, used_before=now - IDLE)
-        transaction.sessions.add(session)
+        SessionRows(transaction).end_before(now=now, used_before=now - IDLE)
+        SessionRows(transaction).add(session)
     return NewSession(token=token, name=person.name, role=person.role, expires_at=session.expires_at)
 
 
@@ -188,13 +186,13 @@ def caller_of_session(store: Store, token: str, clock: Clock) -> Caller:
     """
     now = clock.now()
     with store.reading() as transaction:
-        session = transaction.sessions.find(hashed(token))
-        person = None if session is None else transaction.people.find(session.name)
+        session = SessionRows(transaction).find(hashed(token))
+        person = None if session is None else PeopleRows(transaction).find(session.name)
     if session is None or person is None or person.disabled or not _is_open(session, now):
         raise AuthenticationError("You are not signed in, or your session has ended", fix="Sign in again.")
     if now - session.used_at > _NOTED_EVERY:
         with store.bookkeeping() as transaction:
-            transaction.sessions.used(session.token_hash, at=now)
+            SessionRows(transaction).used(session.token_hash, at=now)
     return Caller(actor=Actor(person.name, ActorKind.PERSON), role=person.role, session_id=session.token_hash)
 
 
@@ -205,11 +203,11 @@ def _is_open(session: SessionRecord, now: datetime) -> bool:
 def sign_out(store: Store, token: str) -> SignedOut:
     """End a session."""
     with store.reading() as transaction:
-        session = transaction.sessions.find(hashed(token))
+        session = SessionRows(transaction).find(hashed(token))
     if session is None:
         return SignedOut(ended=False)
     with store.by(Actor(session.name, ActorKind.PERSON)).writing(PEOPLE, action="sign out") as transaction:
-        return SignedOut(ended=transaction.sessions.end(session.token_hash))
+        return SignedOut(ended=SessionRows(transaction).end(session.token_hash))
 
 
 # ---- passwords ----
@@ -223,8 +221,8 @@ def change_password(
     kept = _hashed_password(new_password, name=person.name)
     with store.by(Actor(person.name, ActorKind.PERSON)).writing(PEOPLE, action="change password") as transaction:
         person = replace(person_named(transaction, person.name), password=kept)
-        transaction.people.put(person)
-        transaction.sessions.end_of(person.name, but=session_id)
+        PeopleRows(transaction).put(person)
+        SessionRows(transaction).end_of(person.name, but=session_id)
         transaction.journal.note(name=person.name)
     return Person.of(person)
 
@@ -235,30 +233,30 @@ def _known_by_password(store: Store, name: str, password: str, clock: Clock) -> 
     now = clock.now()
     with store.reading() as transaction:
         [attempt] = transaction.journal.pseudonyms([f"sign in: {folded(name[:MOST_PASSWORD_BYTES])}"])
-        person = transaction.people.find(name) if _is_storable(name) else None
+        person = PeopleRows(transaction).find(name) if _is_storable(name) else None
     with store.bookkeeping() as transaction:
-        transaction.sessions.forget_failures(before=now - _FAILURES_KEPT)
-        failures, failed_at = transaction.sessions.lock_failures(attempt, at=now)
+        SessionRows(transaction).forget_failures(before=now - _FAILURES_KEPT)
+        failures, failed_at = SessionRows(transaction).lock_failures(attempt, at=now)
         wait = failed_at + _wait_after(failures) - now
         if wait > timedelta(0):
             raise AuthenticationError(
                 "There were too many attempts to sign in under this name",
                 fix=f"Try again in {int(wait.total_seconds()) + 1} seconds.",
             )
-        transaction.sessions.set_failures(attempt, failures + 1, at=now)
+        SessionRows(transaction).set_failures(attempt, failures + 1, at=now)
     usable = person is not None and person.password is not None and not person.disabled
     try:
         kept = person.password if person is not None and usable and person.password is not None else _dummy()
         is_right = _is_password(kept, password)
     except ServiceError:  # nothing was tried, so this attempt does not count
         with store.bookkeeping() as transaction:
-            counted, _ = transaction.sessions.lock_failures(attempt, at=now)
-            transaction.sessions.set_failures(attempt, max(0, counted - 1), at=failed_at)
+            counted, _ = SessionRows(transaction).lock_failures(attempt, at=now)
+            SessionRows(transaction).set_failures(attempt, max(0, counted - 1), at=failed_at)
         raise
     if not is_right or person is None or not usable:
         raise _refused()
     with store.bookkeeping() as transaction:
-        transaction.sessions.set_failures(attempt, 0, at=now)
+        SessionRows(transaction).set_failures(attempt, 0, at=now)
     return person
 
 
