@@ -10,8 +10,9 @@ from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from disco.records.arrays import Flags, Floats, Ids, Integers, Labels
+from disco.records.arrays import Flags, Floats, Ids, Integers, Labels, Vector
 from disco.records.decisions import Arm, Offer, SegmentLimits
 from disco.records.depths import depth_percent
 from disco.records.errors import InfeasibleError, InputError, StateError
@@ -37,6 +38,15 @@ def planned_shares(plan: Plan) -> dict[Arm, float]:
     """By group: its share of the customers of a plan."""
     control, holdout = plan.control.share, plan.holdout.share
     return {Arm.DECIDED: 1 - control - holdout, Arm.CONTROL: control, Arm.HOLDOUT: holdout}
+
+
+def sending_costs(plan: Plan, decisions: pa.Table) -> Vector | None:
+    """(n,) what a code to each customer costs, by the channels that were kept; None: the plan names no cost."""
+    if plan.contact_cost is None:
+        return None
+    column = None if plan.channel_column is None else decisions["channel"]
+    channel = None if column is None else np.asarray(pc.fill_null(column, "").to_pylist(), object)
+    return plan.contact_costs(channel, customers=decisions.num_rows)
 
 
 HOLDOUT_INPUT = "holdout"

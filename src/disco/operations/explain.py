@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from disco import objective
 from disco.campaign import Belief, expected_costs
+from disco.operations.arms import sending_costs
 from disco.operations.codes import sent_codes
 from disco.operations.learn import deciding_belief
-from disco.operations.plan import sending_costs
 from disco.policy import policy_of, rates_of_policy
 from disco.records.arrays import Floats, Matrix, Vector
 from disco.records.campaign_records import CampaignRecord

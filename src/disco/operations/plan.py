@@ -248,15 +248,6 @@ def segments_of(decisions: pa.Table) -> Labels | None:
     return np.asarray(pc.fill_null(decisions["segment"], "").to_pylist(), object)
 
 
-def sending_costs(plan: Plan, decisions: pa.Table) -> Vector | None:
-    """(n,) what a code to each customer costs, by the channels that were kept; None: the plan names no cost."""
-    if plan.contact_cost is None:
-        return None
-    column = None if plan.channel_column is None else decisions["channel"]
-    channel = None if column is None else np.asarray(pc.fill_null(column, "").to_pylist(), object)
-    return plan.contact_costs(channel, customers=decisions.num_rows)
-
-
 def segment_sizes(decisions: pa.Table, rows: Flags | None = None) -> dict[str, int]:
     """Customers by label, of all decisions or of these rows."""
     segment = segments_of(decisions)

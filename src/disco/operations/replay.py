@@ -20,9 +20,9 @@ from disco.evaluation.off_policy import OffPolicy
 from disco.evaluation.passes import Player, Skew, UnconstrainedLearner
 from disco.evaluation.replay import PolicyDifference, PolicyReplay, Replay
 from disco.evaluation.replay import replay as run
-from disco.operations.arms import SHARING
+from disco.operations.arms import SHARING, sending_costs
 from disco.operations.learn import deciding_belief
-from disco.operations.plan import chosen_columns, limits_at_launch, segments_of, sending_costs
+from disco.operations.plan import chosen_columns, limits_at_launch, segments_of
 from disco.policy import POLICIES, Policy, Thompson, policy_named, policy_of
 from disco.policy.propensity import Propensities, propensities
 from disco.records.arguments import refuse_rows

@@ -24,9 +24,8 @@ from disco.evaluation.read_out import (
     ab_test,
     compare_arms,
 )
-from disco.operations.arms import planned_shares
+from disco.operations.arms import planned_shares, sending_costs
 from disco.operations.codes import sent_codes
-from disco.operations.plan import sending_costs
 from disco.operations.purchases import (
     AgainstForecast,
     against_forecast,
