@@ -19,6 +19,7 @@ from disco.records.arrays import Flags, Integers, Keys, Vector
 from disco.records.errors import InputError, Problem, StateError, TableError
 from disco.records.identity import customer_keys, read_ids
 from disco.retailer.draws import salts, uniforms
+from disco.retailer.laws import answer_share
 from disco.retailer.life import DAY, SECOND, items_of, pennies, return_delay, returned_value, site_days
 from disco.retailer.population import Customers, customers_at, log_basket, purchase_probability, rise
 from disco.retailer.season import day_number
@@ -224,14 +225,26 @@ class CodeAnswers:
     looked: Flags  # visited the site because of the code; every buyer did
 
 
-def answer(sent: SentCodes, customers: Customers, chance: Chance, *, settings: RetailerSettings) -> CodeAnswers:
+def answer(
+    sent: SentCodes,
+    customers: Customers,
+    chance: Chance,
+    *,
+    settings: RetailerSettings,
+    earlier: pa.Table | None = None,
+) -> CodeAnswers:
     """Purchase with probability p(depth); ln(full price) = b + s·g + campaign_residual_sd·ε; redeemed after a delay.
 
-    customers: as they are in the ordinary world; that of the settings moves them to the days of their codes.
+    customers: as they are in the ordinary world; that of the settings moves them to the days of their codes. earlier:
+    the campaign codes of before, which customers may remember; None: there were none.
     """
     sent_on = sent.sent_at // DAY
     customers = moved(customers, settings=settings, day=sent_on)
     factor = answer_factor(settings, sent_on)
+    if settings.world.reference and earlier is not None:
+        factor = factor * answer_share(
+            earlier, customer=sent.index, depth=sent.depth, at=sent.sent_at, reference=settings.world.reference
+        )
     g = rise(customers, sent.depth, settings=settings)
     on_site, email = (
         purchase_probability(customers, g, settings=settings, channel=channel, lapsed=customers.lapsed, factor=factor)
@@ -269,11 +282,13 @@ def chance_of(sent: SentCodes, *, seed: int) -> Chance:
     )
 
 
-def answer_tables(sent: SentCodes, *, settings: RetailerSettings) -> dict[str, pa.Table]:
-    """Outcomes, and the rows that the codes add to orders, codes and site."""
+def answer_tables(
+    sent: SentCodes, *, settings: RetailerSettings, earlier: pa.Table | None = None
+) -> dict[str, pa.Table]:
+    """Outcomes, and the rows that the codes add to orders, codes and site. earlier: as for `answer`."""
     customers = customers_at(settings, index=sent.index)
     chance = chance_of(sent, seed=settings.seed)
-    answers = answer(sent, customers, chance, settings=settings)
+    answers = answer(sent, customers, chance, settings=settings, earlier=earlier)
     bought = pa.array(answers.bought)
     prefix = pc.binary_join_element_wise(sent.campaign_id, sent.customer_id, "-")
     ordered_at = instants(answers.ordered_at)

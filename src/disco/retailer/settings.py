@@ -200,9 +200,10 @@ class Tails(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What moves, and what is not normal; the defaults are a world in which nothing moves. `world.py` has the law.
+    """What moves, what is not normal, and what codes do to other orders; the defaults are a world without any of it.
 
-    Trend, fading and rotation are per 30 days since the end of the history.
+    `world.py` has the laws of what moves, `laws.py` those of other orders. Trend, fading and rotation are per 30 days
+    since the end of the history.
     """
 
     trend: float = 0.0  # relative change of the chance to answer a code: -0.07 is 7% less every 30 days
@@ -211,6 +212,9 @@ class World:
     fading: float = 0.0  # share of the response to depth that is lost
     rotation: float = 0.0  # degrees by which the direction of elasticity and of engagement turns
     tails: Tails = Tails.NORMAL
+    anyway: float = 0.0  # share of a buyer's ordinary orders in the weeks of a code they use that the code replaces
+    waiting: float = 0.0  # share of ordinary orders that somebody who regularly gets codes keeps back
+    reference: float = 0.0  # how much a remembered depth takes from ordinary orders and from shallower codes
 
 
 #: Worlds by the name that `disco simulate --world` and the studies use.
@@ -221,6 +225,9 @@ WORLDS = {
     "fading": World(fading=0.08),
     "rotating": World(rotation=15.0),
     **{str(tails): World(tails=tails) for tails in Tails if tails is not Tails.NORMAL},
+    "anyway": World(anyway=0.8),
+    "waiting": World(waiting=0.3),
+    "reference": World(reference=1.5),
 }
 SEASON_HISTORY_YEARS = 2  # a season can be told from a trend after two of them
 
@@ -325,7 +332,7 @@ _SHARES = {  # by group: values that are shares in [0, 1]
     "habits": ("habit_noise", "joined_during_history", "lapsed"),
     "curves": ("elasticity_from_habits",),
     "engagement": ("from_habits",),
-    "world": ("fading",),
+    "world": ("fading", "anyway", "waiting"),
 }
 _CORRELATIONS = {  # values in [−1, 1]
     "curves": ("elasticity_with_baseline",),
@@ -373,6 +380,8 @@ def _check_ranges(settings: RetailerSettings) -> None:
     world = settings.world
     if world.trend <= -1:
         raise InputError("world.trend", found=world.trend, expected="a number above -1, such as -0.07 for 7% less")
+    if world.reference < 0:
+        raise InputError("world.reference", found=world.reference, expected="a number of 0 or more")
     if world.season_low > world.season_high:
         raise InputError("world.season_low", found=world.season_low, expected="at most season_high")
     curves = settings.curves

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from disco.records.arrays import Matrix, Vector
+from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.chunks import spread
 from disco.records.depths import read_depths
 from disco.records.errors import FileFormatError, InputError
@@ -29,11 +29,12 @@ from disco.records.ports import Engine
 from disco.retailer.answers import answer_tables, positions, read_codes, returns_of
 from disco.retailer.draws import BLOCK
 from disco.retailer.habits import expected_spending
+from disco.retailer.laws import AddedTruth, added, answer_share, follows_laws, placed
 from disco.retailer.life import DAY
 from disco.retailer.population import block_of_customers, customers_at, log_basket, purchase_probability, response
 from disco.retailer.season import day_number
 from disco.retailer.settings import FORMAT, ChannelName, RetailerSettings
-from disco.retailer.tables import DATED_BY, INSTANT, SCHEMAS, Tables, customers_table, ordinary_rows
+from disco.retailer.tables import DATED_BY, INSTANT, SCHEMAS, Tables, customers_table, first_order_id, ordinary_rows
 from disco.retailer.world import answer_factor, basket_shift, log_mean_factor, moved
 
 STATE = "retailer.json"
@@ -168,7 +169,9 @@ class Retailer:
             )
             for block in range(self.blocks)
         ]
-        answered = answer_tables(sent, settings=self.settings)
+        answered = answer_tables(sent, settings=self.settings, earlier=self.since_history["codes"])
+        if follows_laws(self.settings.world):
+            ordinary = self._under_laws(ordinary, answered["codes"])
         rows = {
             name: pa.concat_tables([*(part[name] for part in ordinary), answered[name]]) for name in ("orders", "site")
         }
@@ -194,6 +197,50 @@ class Retailer:
             outcomes=answered["outcomes"].sort_by([("ordered_at", "ascending"), ("event_id", "ascending")]),
             **rows,
             shop=replace(self, today=end, since_history=since_history),
+        )
+
+    def _under_laws(self, ordinary: list[Tables], codes: pa.Table) -> list[Tables]:
+        """Ordinary rows of a period without the orders that codes keep customers from, and without their returns."""
+        sent = pa.concat_tables([self.since_history["codes"], codes])
+        kept = []
+        for block in ordinary:
+            orders = block["orders"].filter(pa.array(placed(block["orders"], sent, settings=self.settings)))
+            is_early = pc.less(block["returns"]["order_id"], first_order_id(self.settings.calendar.history_end))
+            known = pa.concat_tables([self.since_history["orders"], orders])["order_id"]
+            happened = pc.or_(is_early, pc.is_in(block["returns"]["order_id"], value_set=known.combine_chunks()))
+            kept.append({**block, "orders": orders, "returns": block["returns"].filter(happened)})
+        return kept
+
+    def added(self) -> AddedTruth:
+        """What codes have added since the history ended: purchases that happened less those of the same days, with the
+        same random numbers, had nobody been sent a code. For evaluation only."""
+        without = [
+            ordinary_rows(
+                block_of_customers(self.settings, block=block),
+                settings=self.settings,
+                block=block,
+                start=self.settings.calendar.history_end,
+                end=self.today,
+            )["orders"]
+            for block in range(self.blocks)
+        ]
+        orders = self.since_history["orders"]
+        return added(orders, pa.concat_tables(without), customers=self.settings.customers)
+
+    def _answer_share(self, index: Integers, offered: tuple[float, ...], day: Integers) -> Matrix:
+        """(customers, depths): what remembered codes leave of the chance to answer one that is sent on a day."""
+        codes, at = self.since_history["codes"], np.full(index.size, int(day) * DAY)
+        return np.column_stack(
+            [
+                answer_share(
+                    codes,
+                    customer=index,
+                    depth=np.full(index.size, depth),
+                    at=at,
+                    reference=self.settings.world.reference,
+                )
+                for depth in offered
+            ]
         )
 
     def _returns_due(self, orders: pa.Table, *, end: date) -> pa.Table:
@@ -269,7 +316,8 @@ class Retailer:
         settings, by = self.settings, _channel(channel)
         day = np.array(day_number(self.today if on is None else on))
         offered = read_depths(depths)
-        customers = customers_at(settings, index=positions(customer_ids, settings=settings))
+        index = positions(customer_ids, settings=settings)
+        customers = customers_at(settings, index=index)
         customers = moved(customers, settings=settings, day=day)
         full_price = np.empty((customers.index.size, len(offered)))
         probability = np.empty_like(full_price)
@@ -285,6 +333,8 @@ class Retailer:
                 lapsed=customers.lapsed,
                 factor=answer_factor(settings, day),
             )
+        if settings.world.reference:
+            probability *= self._answer_share(index, offered, day)
         return Truth(offered, full_price, probability, customers.baseline, customers.elasticity)
 
     def spending_given_habits(
@@ -302,7 +352,10 @@ class Retailer:
         index = positions(customer_ids, settings=self.settings)
         offered, by = read_depths(depths), _channel(channel)
         day = self.today if on is None else on
-        return expected_spending(self.settings, index=index, depths=offered, channel=by, on=day)
+        expected = expected_spending(self.settings, index=index, depths=offered, channel=by, on=day)
+        if self.settings.world.reference:
+            expected *= self._answer_share(index, offered, np.array(day_number(day)))
+        return expected
 
 
 def _channel(name: str) -> ChannelName:

@@ -42,6 +42,15 @@ def customer_ids(index: Integers) -> pa.Array:
     return _numbered("c", index, digits=7)
 
 
+def first_order_id(day: date) -> str:
+    """No order of an earlier month has an id from this one on: ids begin with year and month, and are equally long.
+
+    >>> first_order_id(date(2025, 9, 1))
+    'o202509000000000'
+    """
+    return f"o{(day.year * 100 + day.month) * 10**9}"
+
+
 def _numbered(prefix: str, numbers: Integers, *, digits: int = 1) -> pa.Array:
     text = pc.cast(pa.array(numbers, pa.int64()), pa.string())
     return pc.binary_join_element_wise(prefix, pc.utf8_lpad(text, digits, "0"), "")
