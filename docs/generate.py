@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 from json_page import json_page
-from pages import features_page, tables_page
+from pages import features_page, roles_page, tables_page
 
 from disco.entrypoints.cli.app import make_app
 from disco.entrypoints.service.documents import document_text
@@ -89,6 +89,7 @@ PAGES = {
     "json.md": json_page,
     "features.md": features_page,
     "tables.md": tables_page,
+    "roles.md": roles_page,
     "reproduction.md": reproduction_page,
     "openapi.json": document_text,
 }

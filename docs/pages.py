@@ -1,4 +1,4 @@
-"""Pages of docs/ that are written from the catalogue of features and the declaration of tables."""
+"""Pages of docs/ that are written from the catalogue of features, the declaration of tables, and the routes."""
 
 from disco.features.catalogue import FEATURES, GROUPS, MEASURES, schema_hash
 from disco.features.check import (
@@ -273,3 +273,28 @@ def _row(column: ColumnSchema) -> str:
     if column.optional:
         empty += ", or absent" if column.nullable else ", but may be absent"
     return f"| `{column.name}` | {column.kind} | {empty} | {reference} | {meaning} | {canonical} |"
+
+
+_ROLES = """# Routes and roles
+
+Written by `./run docs` from the routes themselves: the least role that may call each of them. Each role may do what
+those before it may: viewer, planner, approver, admin. A public route needs neither a key nor a session. Where only some
+requests of a route need more, its description says so (`/docs` of the service). What the roles mean is in
+[people.md](people.md).
+"""
+
+
+def roles_page() -> str:
+    """Who may call what."""
+    from disco.entrypoints.service.app import roles
+
+    parts = [_ROLES.rstrip()]
+    needed = {(path, method): role for (method, path), role in roles().items()}
+    for title, is_api in (("The API", True), ("The console and the service itself", False)):
+        parts += ["", f"## {title}", "", "| Route | Role |", "|---|---|"]
+        parts += [
+            f"| `{method} {path}` | {role} |"
+            for (path, method), role in sorted(needed.items())
+            if path.startswith("/api/") is is_api
+        ]
+    return "\n".join(parts) + "\n"

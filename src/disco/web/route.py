@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import unquote_plus
 
 from anyio import to_thread
-from fastapi import Depends, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
 
 from disco.adapters.sentences import in_words
 from disco.adapters.shop import ShopFolder, WallClock
@@ -22,7 +23,7 @@ from disco.web.logs import log, places_of
 from disco.web.once import answered_once
 from disco.web.problems import MEDIA_TYPE, problem_of, status_of
 from disco.web.reading import read_json, refuse_unkeepable_text
-from disco.web.security import PUBLIC, ROUTES, admitted
+from disco.web.security import PUBLIC, Needed, admitted
 
 if TYPE_CHECKING:
     from disco.web.service import Service
@@ -32,6 +33,8 @@ UPLOAD = "x-disco-upload"
 """In `openapi_extra` of a route that reads files: the media types of its body."""
 SECRET = "x-disco-secret"  # nosec B105 - a name
 """In `openapi_extra` of a route whose reply shows a secret, once."""
+ROLE = "x-disco-role"
+"""In `openapi_extra` of every route: the least role that may call it."""
 _MOST_LINES = 100
 _RETRY_S = "1"
 
@@ -46,12 +49,18 @@ class _StrictRequest(Request):
 
 
 class DiscoRoute(APIRoute):
-    """A route of the service; its role stands in `security.ROUTES`."""
+    """A route of the service. It cannot be made without the least role that may call it."""
+
+    @property
+    def needed(self) -> Needed:
+        """The least role that may call it."""
+        role: Needed = (self.openapi_extra or {})[ROLE]
+        return role
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         answer = super().get_route_handler()
         method = next(iter(self.methods or ()))
-        needed = ROUTES[method, self.path_format]
+        needed = self.needed
         uploads = tuple((self.openapi_extra or {}).get(UPLOAD, ()))
         secret = SECRET in (self.openapi_extra or {})
 
@@ -76,6 +85,57 @@ class DiscoRoute(APIRoute):
     def refuse(self, request: Request, error: Exception) -> Response:
         """The reply to a request that was refused or that failed."""
         return problem_reply(request, error)
+
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+
+class Routes:
+    """The routes of one topic: as an APIRouter of FastAPI, but each with the least role that may call it.
+
+    is_described: whether they stand in the OpenAPI document; pages do not.
+    """
+
+    def __init__(
+        self,
+        prefix: str = "",
+        *,
+        tags: Sequence[str] = (),
+        kind: type[DiscoRoute] = DiscoRoute,
+        is_described: bool = True,
+    ) -> None:
+        self._router = APIRouter(prefix=prefix, tags=[*tags], route_class=kind, include_in_schema=is_described)
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        return self._router.routes
+
+    def add(self, method: str, path: str, role: Needed, endpoint: Callable[..., Any], **options: Any) -> None:
+        """A route; options: as those of FastAPI."""
+        extra = {**options.pop("openapi_extra", {}), ROLE: role}
+        self._router.add_api_route(path, endpoint, methods=[method], openapi_extra=extra, **options)
+
+    def get(self, path: str, role: Needed, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        return self._adding("GET", path, role, options)
+
+    def post(self, path: str, role: Needed, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        return self._adding("POST", path, role, options)
+
+    def put(self, path: str, role: Needed, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        return self._adding("PUT", path, role, options)
+
+    def patch(self, path: str, role: Needed, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        return self._adding("PATCH", path, role, options)
+
+    def delete(self, path: str, role: Needed, **options: Any) -> Callable[[Endpoint], Endpoint]:
+        return self._adding("DELETE", path, role, options)
+
+    def _adding(self, method: str, path: str, role: Needed, options: dict[str, Any]) -> Callable[[Endpoint], Endpoint]:
+        def add(endpoint: Endpoint) -> Endpoint:
+            self.add(method, path, role, endpoint, **options)
+            return endpoint
+
+        return add
 
 
 def _refuse_unreadable(request: Request) -> None:

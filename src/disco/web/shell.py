@@ -2,7 +2,7 @@
 
 A page is a frozen value with its template. Its route calls a use case, makes the value and hands it to `respond`:
 
-    @router.get("/jobs")
+    @router.get("/jobs", Role.VIEWER)
     def jobs(request: Request, shop: ShopOf) -> Response:
         return respond(request, JobsPage(...))
 
@@ -25,7 +25,7 @@ from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Annotated, ClassVar
 from urllib.parse import quote, urlsplit
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from disco.adapters.shop import ShopFolder
 from disco.records import wording
@@ -34,15 +34,15 @@ from disco.records.people import Caller, Role
 from disco.views.page import environment
 from disco.views.table import Table
 from disco.web.problems import status_of
-from disco.web.route import DiscoRoute, said_of
-from disco.web.security import POLICY, csrf_token, session_cookie
+from disco.web.route import DiscoRoute, Routes, said_of
+from disco.web.security import POLICY, PUBLIC, csrf_token, session_cookie
 
 if TYPE_CHECKING:
     import jinja2
 
     from disco.web.service import Service
 
-router = APIRouter(route_class=DiscoRoute, include_in_schema=False)
+router = Routes(is_described=False)
 _HTML = "text/html; charset=utf-8"
 _PARTS_OF_STYLE = (
     ("disco.views", "templates/report.css"),
@@ -229,7 +229,7 @@ def asset(name: str) -> str:
     return f"/static/{name}?v={_content(name)[1]}"
 
 
-@router.get("/static/{file}")
+@router.get("/static/{file}", PUBLIC)
 async def static_file(file: Annotated[str, Path(max_length=60)]) -> Response:
     """A file of the pages: their stylesheet, their scripts."""
     if file not in _FILES:
@@ -259,7 +259,7 @@ def _environment(package: str) -> "jinja2.Environment":
 
 
 class PageRoute(DiscoRoute):
-    """A route of a page. Its role stands in `security.ROUTES`; what it refuses is answered by a page in words."""
+    """A route of a page. What it refuses is answered by a page in words."""
 
     def refuse(self, request: Request, error: Exception) -> Response:
         return refusal(request, error)

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.app import ShopService, create_app
+from disco.entrypoints.service.app import ShopService, create_app, roles
 from disco.entrypoints.service.routes import ROUTERS
 from disco.office.keys.use_cases import create_key
 from disco.office.people.use_cases import first_invitation
@@ -19,7 +19,8 @@ from disco.office.sign_in.use_cases import accept_invitation
 from disco.records.errors import ServiceError
 from disco.records.people import Role
 from disco.web.limits import TokenBuckets
-from disco.web.security import PUBLIC, ROUTES
+from disco.web.route import DiscoRoute
+from disco.web.security import PUBLIC
 from disco.web.shell import PageRoute
 
 API = "/api/v1"
@@ -39,8 +40,10 @@ PAGES = {
 }
 
 
-def test_every_route_stands_in_the_table_and_nothing_else_does() -> None:
-    assert set(EVERY_ROUTE) == set(ROUTES)
+def test_every_route_has_its_least_role_and_none_can_be_made_without() -> None:
+    assert set(EVERY_ROUTE) == set(roles())
+    with pytest.raises(KeyError, match="x-disco-role"):
+        DiscoRoute("/somewhere", lambda: None)
 
 
 def called(client: TestClient, method: str, path: str, key: str | None) -> Any:
@@ -56,7 +59,7 @@ def called(client: TestClient, method: str, path: str, key: str | None) -> Any:
 def test_each_role_may_call_what_the_table_says(
     reader: TestClient, keys: dict[Role, str], method: str, path: str
 ) -> None:
-    needed = ROUTES[method, path]
+    needed = roles()[method, path]
     reader.app.state.service.failures = TokenBuckets(rate=1.0, burst=30.0)  # type: ignore[attr-defined]
     stranger = TestClient(reader.app, base_url="http://localhost", raise_server_exceptions=False)
     nobody = called(stranger, method, path, None)

@@ -18,8 +18,8 @@ from disco.entrypoints.service.routes import ROUTERS
 from disco.office.keys.use_cases import caller_of_key
 from disco.office.sign_in.openid import OpenIdSignIn
 from disco.office.sign_in.use_cases import caller_of_session
-from disco.web.route import problem_reply
-from disco.web.security import HEADERS
+from disco.web.route import DiscoRoute, problem_reply
+from disco.web.security import Needed
 from disco.web.service import RequestMiddleware, Service
 from disco.web.shell import refusal
 
@@ -28,14 +28,8 @@ if TYPE_CHECKING:
     from disco.operations.read_out_cache import KeptReadings
     from disco.operations.what_if import OpenAudiences
 
-_MOST_JSON_BYTES = 1_000_000
-_MOST_JSON_LIST_BYTES = 16_000_000  # of outcomes or of an A/B test, where files may be sent instead
-_FAILURES_PER_SECOND, _FAILURES_AT_ONCE = 1.0, 30.0  # wrong keys and passwords from one address
-_MOST_STREAMS, _MOST_STREAMS_OF_ONE = 64, 16  # replies that stay open
-_UNKNOWN = "(unknown)"
 _LATE_THREADS = 4  # transactions about late arrivals at once
 _SWITCH_S = 0.001  # how long a thread that decides may keep the one that answers waiting; Python's own is 5 ms
-_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 class ShopService(Service[Shop]):
@@ -102,6 +96,17 @@ def create_app(shop: Shop, *, hosts: Collection[str] | None = (), demo: str | No
     app.state.service = service
     app.add_middleware(RequestMiddleware, service=service, shortcut=partial(checkout.shortcut, service=service))
     return app
+
+
+def roles() -> dict[tuple[str, str], Needed]:
+    """The least role for every route, by method and template."""
+    routes = (route for router in ROUTERS for route in router.routes)
+    return {
+        (method, route.path_format): route.needed
+        for route in routes
+        if isinstance(route, DiscoRoute)
+        for method in sorted(route.methods or ())
+    }
 
 
 def routed(**options: Any) -> FastAPI:

@@ -12,15 +12,16 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
 from disco.records.errors import ServiceError
+from disco.records.people import Role
 from disco.web.limits import BoundedBody
 from disco.web.reading import read_json
-from disco.web.security import ROUTES, admit
+from disco.web.security import admit
 
 if TYPE_CHECKING:
     from disco.entrypoints.service.app import ShopService
 
 TEMPLATE = "/api/v1/campaigns/{name}/late"
-_NEEDED = ROUTES["POST", TEMPLATE]
+_NEEDED = Role.PLANNER  # of the route, too
 _BEFORE, _AFTER = TEMPLATE.split("{name}")
 _MOST_NAME = 200  # characters
 _MOST_BODY = 2_000  # bytes

@@ -11,7 +11,8 @@ from fastapi.openapi.utils import get_openapi
 
 from disco.records.errors import NotFoundError
 from disco.web import security
-from disco.web.security import POLICY, PUBLIC, ROUTES
+from disco.web.route import ROLE, SECRET, UPLOAD
+from disco.web.security import POLICY, PUBLIC
 
 _FOLDER, _WEB = Path(__file__).parent, Path(security.__file__).parent  # the latter has what pages share
 _FILES = {
@@ -87,18 +88,18 @@ def document() -> dict[str, Any]:
         "description": "A problem.",
         "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
-    for path, methods in made["paths"].items():
+    for methods in made["paths"].values():
         for method, operation in methods.items():
             operation["responses"].pop("422", None)
             operation["responses"]["default"] = refused
-            needed = ROUTES[method.upper(), path]
+            needed = operation.pop(ROLE)
             operation["security"] = [] if needed == PUBLIC else [{"key": []}, {"session": []}]
             if needed != PUBLIC:
                 operation["description"] = f"{operation.get('description', '')}\n\nRole: {needed}.".strip()
                 if method != "get":
                     operation.setdefault("parameters", []).append(_IDEMPOTENCY)
-            operation.pop("x-disco-upload", None)
-            operation.pop("x-disco-secret", None)
+            operation.pop(UPLOAD, None)
+            operation.pop(SECRET, None)
     return made
 
 

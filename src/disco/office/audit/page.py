@@ -5,19 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from disco.adapters.shop import ShopFolder
 from disco.office.audit.use_cases import AuditEntry, AuditVerdict, list_journal, verify_journal
 from disco.records.locale import Locale
-from disco.records.people import ActorKind
+from disco.records.people import ActorKind, Role
 from disco.records.wording import local_text
 from disco.views.formats import Count
 from disco.views.table import Cell, Column, Table
-from disco.web.route import ShopOf
+from disco.web.route import Routes, ShopOf
 from disco.web.shell import Page, PageRoute, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 _ON_A_PAGE = 50
 _LARGEST = 2**62
 _HASH_CHARACTERS = 64
@@ -47,13 +47,13 @@ class AuditJournalPage(Page):
         return {"entries": self.entries}
 
 
-@router.get("/audit")
+@router.get("/audit", Role.APPROVER)
 def audit(request: Request, shop: ShopOf, before: Annotated[int | None, Query(ge=1, le=_LARGEST)] = None) -> Response:
     """before: entries with smaller numbers; the newest ones where it is not given."""
     return respond(request, _page(shop, before))
 
 
-@router.get("/audit/verify")
+@router.get("/audit/verify", Role.APPROVER)
 def verify(request: Request, shop: ShopOf, contains: Annotated[str, Query(max_length=2000)] = "") -> Response:
     """Walk the whole chain."""
     typed = contains.strip()

@@ -2,17 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from disco.office.audit.use_cases import AuditEntry, AuditVerdict, list_journal, verify_journal
+from disco.records.people import Role
 from disco.web.replies import ItemPage, json_reply, page_form, reply
-from disco.web.route import DiscoRoute, StoreOf
+from disco.web.route import Routes, StoreOf
 
-router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["people"])
+router = Routes("/api/v1", tags=["people"])
 _LARGEST = 2**62
 
 
-@router.get("/audit", summary="Who wrote what, the newest last", response_model=ItemPage[AuditEntry])
+@router.get("/audit", Role.APPROVER, summary="Who wrote what, the newest last", response_model=ItemPage[AuditEntry])
 def audit(
     store: StoreOf,
     limit: Annotated[int, Query(ge=1, le=1000, description="The most items of a page.")] = 100,
@@ -25,7 +26,9 @@ def audit(
     return json_reply(page_form(found.entries, None if found.next is None else str(found.next)))
 
 
-@router.get("/audit/verify", summary="Whether the journal is what was written", response_model=AuditVerdict)
+@router.get(
+    "/audit/verify", Role.APPROVER, summary="Whether the journal is what was written", response_model=AuditVerdict
+)
 def verify(
     store: StoreOf,
     contains: Annotated[

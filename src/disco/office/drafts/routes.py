@@ -3,15 +3,16 @@
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Path, Response
+from fastapi import Body, Header, Path, Response
 
 from disco.office.drafts.use_cases import DeletedDraft, delete_draft, get_draft, list_drafts, put_draft
 from disco.records.errors import InputError
 from disco.records.jobs import Draft
+from disco.records.people import Role
 from disco.web.replies import Cursor, ItemPage, Limit, json_reply, page_form, page_of, reply
-from disco.web.route import ClockOf, DiscoRoute, StoreOf
+from disco.web.route import ClockOf, Routes, StoreOf
 
-router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["plans"])
+router = Routes("/api/v1", tags=["plans"])
 DraftName = Annotated[str, Path(max_length=100, description="The name of the draft.")]
 IfMatch = Annotated[
     str | None,
@@ -20,18 +21,18 @@ IfMatch = Annotated[
 _TAG = re.compile(r'(?:W/)?"?(\d{1,18})"?')
 
 
-@router.get("/drafts", summary="Plans that are being written", response_model=ItemPage[Draft])
+@router.get("/drafts", Role.PLANNER, summary="Plans that are being written", response_model=ItemPage[Draft])
 def drafts(store: StoreOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
     found, after = page_of(list_drafts(store).items, limit=limit, cursor=cursor)
     return json_reply(page_form(found, after))
 
 
-@router.get("/drafts/{name}", summary="A draft, with its revision as ETag", response_model=Draft)
+@router.get("/drafts/{name}", Role.PLANNER, summary="A draft, with its revision as ETag", response_model=Draft)
 def draft(store: StoreOf, name: DraftName) -> Response:
     return _tagged(get_draft(store, name))
 
 
-@router.put("/drafts/{name}", summary="Write a draft", response_model=Draft)
+@router.put("/drafts/{name}", Role.PLANNER, summary="Write a draft", response_model=Draft)
 def put(
     store: StoreOf,
     clock: ClockOf,
@@ -43,7 +44,7 @@ def put(
     return _tagged(put_draft(store, name, body, if_match=_revision(if_match), clock=clock))
 
 
-@router.delete("/drafts/{name}", summary="Delete a draft", response_model=DeletedDraft)
+@router.delete("/drafts/{name}", Role.PLANNER, summary="Delete a draft", response_model=DeletedDraft)
 def delete(store: StoreOf, clock: ClockOf, name: DraftName, if_match: IfMatch = None) -> Response:
     return reply(delete_draft(store, name, if_match=_revision(if_match), clock=clock))
 

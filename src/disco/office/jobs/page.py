@@ -6,20 +6,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from disco.office.jobs.use_cases import cancel, get_job, list_jobs
 from disco.records.jobs import Job, JobKind, JobState
 from disco.records.locale import Locale
+from disco.records.people import Role
 from disco.records.wording import counted, local_text
 from disco.views.formats import Count
 from disco.views.table import Cell, Column, Table
 from disco.web.discretion import as_seen
 from disco.web.header import campaign_address
-from disco.web.route import ClockOf, ShopOf, StoreOf
+from disco.web.route import ClockOf, Routes, ShopOf, StoreOf
 from disco.web.shell import Link, Page, PageRoute, go_to, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 JobId = Annotated[str, Path(max_length=100)]
 _ON_A_PAGE = 50
 _MOST_VALUES = 40  # of a result, before it is only shown as JSON
@@ -108,7 +109,7 @@ class OneJobPage(Page):
         return {"result": self.result, "problems": self.problems}
 
 
-@router.get("/jobs")
+@router.get("/jobs", Role.VIEWER)
 def jobs(
     request: Request,
     shop: ShopOf,
@@ -137,7 +138,7 @@ def jobs(
     return respond(request, page, part="list" if "hx-request" in request.headers else None)
 
 
-@router.get("/jobs/{job_id}")
+@router.get("/jobs/{job_id}", Role.VIEWER)
 def one_job(request: Request, shop: ShopOf, job_id: JobId) -> Response:
     """A page that asks again for its progress is loaded whole once the job has ended."""
     with shop.store() as store:
@@ -149,7 +150,7 @@ def one_job(request: Request, shop: ShopOf, job_id: JobId) -> Response:
     return respond(request, job_page(job, shop.settings.locale), part="progress")
 
 
-@router.post("/jobs/{job_id}/cancel")
+@router.post("/jobs/{job_id}/cancel", Role.PLANNER)
 def cancel_job(request: Request, store: StoreOf, clock: ClockOf, job_id: JobId) -> Response:
     job = cancel(store, job_id, clock=clock)
     words = {

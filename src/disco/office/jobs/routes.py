@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import anyio
 from anyio import to_thread
-from fastapi import APIRouter, Body, Path, Query, Request, Response
+from fastapi import Body, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -35,10 +35,10 @@ from disco.records.people import Role
 from disco.web.discretion import as_seen
 from disco.web.once import HEADER
 from disco.web.replies import Cursor, json_reply, reply
-from disco.web.route import ClockOf, DiscoRoute, ShopOf, StoreOf
+from disco.web.route import ClockOf, Routes, ShopOf, StoreOf
 from disco.web.security import refuse_below
 
-router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["jobs"])
+router = Routes("/api/v1", tags=["jobs"])
 JobId = Annotated[str, Path(max_length=100, description="The id of a job.")]
 _LOOKS_S = 0.5  # between two looks at a job's row
 _BREATHS_S = 15.0  # between two comments that keep a silent stream open
@@ -74,7 +74,7 @@ def _work(kind: JobKind, model: Any, summary: str) -> None:
     needed = any(field.is_required() for field in model.model_fields.values())
     if not needed:
         ask.__defaults__ = (model(),)
-    router.post(f"/{kind}", summary=summary, status_code=202, response_model=Accepted)(ask)
+    router.post(f"/{kind}", Role.PLANNER, summary=summary, status_code=202, response_model=Accepted)(ask)
 
 
 _work(JobKind.LEARN, LearnBody, "Make a new version of the model from outcomes")
@@ -87,7 +87,9 @@ _work(JobKind.TRAIN, TrainBody, "Train the context network")
 _work(JobKind.CONTEXTS, ContextsBody, "Prepare customers who may arrive after a launch")
 
 
-@router.post("/plans", summary="Decide a campaign", status_code=202, response_model=Accepted, tags=["plans"])
+@router.post(
+    "/plans", Role.PLANNER, summary="Decide a campaign", status_code=202, response_model=Accepted, tags=["plans"]
+)
 def plan(
     shop: ShopOf,
     request: Request,
@@ -101,6 +103,7 @@ def plan(
 
 @router.post(
     "/campaigns/{name}/propensities",
+    Role.PLANNER,
     summary="Add to every decision how likely it was",
     status_code=202,
     response_model=Accepted,
@@ -116,7 +119,7 @@ def propensities(
     return _accepted(shop, request, JobKind.PROPENSITIES, PropensitiesBody(campaign=name, draws=draws))
 
 
-@router.get("/jobs", summary="Jobs, the newest first, without their results", response_model=JobPage)
+@router.get("/jobs", Role.VIEWER, summary="Jobs, the newest first, without their results", response_model=JobPage)
 def jobs(
     store: StoreOf,
     request: Request,
@@ -128,12 +131,12 @@ def jobs(
     return reply(as_seen(request, list_jobs(store, after=cursor, limit=limit, state=state, kind=kind)))
 
 
-@router.get("/jobs/{job_id}", summary="A job with its result", response_model=Job)
+@router.get("/jobs/{job_id}", Role.VIEWER, summary="A job with its result", response_model=Job)
 def job(store: StoreOf, request: Request, job_id: JobId) -> Response:
     return reply(as_seen(request, get_job(store, job_id)))
 
 
-@router.post("/jobs/{job_id}/cancel", summary="Stop a job", response_model=Job)
+@router.post("/jobs/{job_id}/cancel", Role.PLANNER, summary="Stop a job", response_model=Job)
 def cancel_job(store: StoreOf, clock: ClockOf, job_id: JobId) -> Response:
     """A queued job is cancelled at once, a running one at its next step; one that has ended stays what it is."""
     return reply(cancel(store, job_id, clock=clock))
@@ -141,6 +144,7 @@ def cancel_job(store: StoreOf, clock: ClockOf, job_id: JobId) -> Response:
 
 @router.get(
     "/jobs/{job_id}/events",
+    Role.VIEWER,
     summary="A job's progress as server-sent events",
     response_class=StreamingResponse,
     responses={200: {"description": "Events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}},

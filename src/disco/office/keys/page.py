@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from disco.adapters.shop import ShopFolder
 from disco.office.keys.use_cases import MOST_DAYS, ApiKey, create_key, list_keys, revoke_key
@@ -12,13 +12,14 @@ from disco.office.people.page import ROLES, PeoplePage, people_page
 from disco.office.people.use_cases import list_people
 from disco.records.errors import InputError
 from disco.records.locale import Locale
+from disco.records.people import Role
 from disco.records.wording import counted, local_text
 from disco.views.table import Table
 from disco.web.reading import EMPTY, FormOf, Typed
-from disco.web.route import SECRET, ShopOf
+from disco.web.route import SECRET, Routes, ShopOf
 from disco.web.shell import Page, PageRoute, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +42,12 @@ class KeysPage(Page):
         return {**self.people.tables(), "keys": self.keys_table}
 
 
-@router.get("/people")
+@router.get("/people", Role.ADMIN)
 def people(request: Request, shop: ShopOf) -> Response:
     return respond(request, _page(shop))
 
 
-@router.post("/keys", openapi_extra={SECRET: True})
+@router.post("/keys", Role.ADMIN, openapi_extra={SECRET: True})
 def make_key(request: Request, shop: ShopOf, form: FormOf) -> Response:
     try:
         with shop.store() as store:
@@ -64,7 +65,7 @@ def make_key(request: Request, shop: ShopOf, form: FormOf) -> Response:
     return respond(request, replace(_page(shop), key=made.key, key_words=words), part="keys")
 
 
-@router.post("/keys/revoke")
+@router.post("/keys/revoke", Role.ADMIN)
 def revoke(request: Request, shop: ShopOf, form: FormOf) -> Response:
     with shop.store() as store:
         revoked = revoke_key(store, form.text("key_id"), shop.clock)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from disco.adapters.shop import ShopFolder
 from disco.office.people.use_cases import OpenInvitation, People, Person, change_person, invite, list_people, way_in
@@ -14,11 +14,11 @@ from disco.records.people import Role
 from disco.records.wording import local_text
 from disco.views.table import Table
 from disco.web.reading import EMPTY, FormOf, Typed
-from disco.web.route import SECRET, ShopOf
+from disco.web.route import SECRET, Routes, ShopOf
 from disco.web.security import own_origin
 from disco.web.shell import Page, PageRoute, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 ROLES = (
     (Role.VIEWER, "viewer: sees campaigns, plans and results"),
     (Role.PLANNER, "planner: plans, launches, sends outcomes, sees customers"),
@@ -65,7 +65,7 @@ def _page(shop: ShopFolder, **changes: Any) -> PeoplePage:
         return replace(people_page(list_people(store, shop.clock), shop.settings.locale), **changes)
 
 
-@router.post("/people", openapi_extra={SECRET: True})
+@router.post("/people", Role.ADMIN, openapi_extra={SECRET: True})
 def invite_person(request: Request, shop: ShopOf, form: FormOf) -> Response:
     try:
         with shop.store() as store:
@@ -85,7 +85,7 @@ def invite_person(request: Request, shop: ShopOf, form: FormOf) -> Response:
     return respond(request, _page(shop, link=link, link_words=words), part="people")
 
 
-@router.post("/people/change")
+@router.post("/people/change", Role.ADMIN)
 def change(request: Request, shop: ShopOf, form: FormOf) -> Response:
     """A role, or whether somebody may sign in."""
     name = form.text("person")

@@ -3,17 +3,17 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import BaseModel, Field
 
 from disco.office.people.use_cases import Person, change_person, invite, list_people
 from disco.records.people import Role
 from disco.web.reading import RequestBody
 from disco.web.replies import ItemPage, json_reply, page_form, reply
-from disco.web.route import SECRET, ClockOf, DiscoRoute, StoreOf
+from disco.web.route import SECRET, ClockOf, Routes, StoreOf
 from disco.web.security import own_origin
 
-router = APIRouter(route_class=DiscoRoute, tags=["people"])
+router = Routes(tags=["people"])
 _API = "/api/v1"
 
 
@@ -32,7 +32,7 @@ class PersonRequest(RequestBody):
     disabled: bool | None = None
 
 
-@router.get(f"{_API}/people", summary="Everybody who can sign in", response_model=ItemPage[Person])
+@router.get(f"{_API}/people", Role.ADMIN, summary="Everybody who can sign in", response_model=ItemPage[Person])
 def people(store: StoreOf, clock: ClockOf) -> Response:
     found = list_people(store, clock)
     form = found.as_dict()
@@ -51,6 +51,7 @@ class InvitationLink(BaseModel):
 
 @router.post(
     f"{_API}/people",
+    Role.ADMIN,
     summary="Invite somebody",
     status_code=201,
     response_model=InvitationLink,
@@ -62,6 +63,8 @@ def invited(store: StoreOf, clock: ClockOf, request: Request, body: InviteReques
     return json_reply({**made.as_dict(), "link": link}, status=201)
 
 
-@router.patch(f"{_API}/people/{{name}}", summary="Another role, or no sign-in any more", response_model=Person)
+@router.patch(
+    f"{_API}/people/{{name}}", Role.ADMIN, summary="Another role, or no sign-in any more", response_model=Person
+)
 def change(store: StoreOf, name: Annotated[str, Path(max_length=100)], body: PersonRequest) -> Response:
     return reply(change_person(store, name, role=body.role, disabled=body.disabled))

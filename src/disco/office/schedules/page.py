@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from disco.adapters.shop import ShopFolder
 from disco.office.jobs.bodies import BODIES
@@ -20,13 +20,14 @@ from disco.office.schedules.use_cases import (
 from disco.records.errors import DiscoError, InputError
 from disco.records.jobs import JobKind, JobSchedule
 from disco.records.locale import Locale
+from disco.records.people import Role
 from disco.records.wording import local_text
 from disco.views.table import Cell, Table
 from disco.web.reading import EMPTY, FormOf, Typed, read_json
-from disco.web.route import ShopOf
+from disco.web.route import Routes, ShopOf
 from disco.web.shell import Page, PageRoute, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 ItemId = Annotated[str, Path(max_length=100)]
 _KINDS = tuple((kind, WORDS[kind]) for kind in BODIES)
 
@@ -57,7 +58,7 @@ def _page(shop: ShopFolder, **changes: Any) -> SchedulesPage:
         return replace(schedules_page(list_schedules(store).items, shop.settings.locale), **changes)
 
 
-@router.post("/schedules")
+@router.post("/schedules", Role.ADMIN)
 def schedule(request: Request, shop: ShopOf, form: FormOf) -> Response:
     try:
         kind = _kind(form.text("kind"))
@@ -73,7 +74,7 @@ def schedule(request: Request, shop: ShopOf, form: FormOf) -> Response:
     return respond(request, _page(shop), part="clock", said=said)
 
 
-@router.post("/schedules/{item}/switch")
+@router.post("/schedules/{item}/switch", Role.ADMIN)
 def switch_schedule(request: Request, shop: ShopOf, item: ItemId, form: FormOf) -> Response:
     with shop.store() as store:
         made = pause_schedule(store, item, paused=form.text("paused") == "yes", clock=shop.clock)
@@ -81,7 +82,7 @@ def switch_schedule(request: Request, shop: ShopOf, item: ItemId, form: FormOf) 
     return respond(request, _page(shop), part="clock", said=said)
 
 
-@router.post("/schedules/{item}/remove")
+@router.post("/schedules/{item}/remove", Role.ADMIN)
 def unschedule(request: Request, shop: ShopOf, item: ItemId) -> Response:
     with shop.store() as store:
         remove_schedule(store, item)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import Field
 
 from disco.office.jobs.bodies import BODIES
@@ -15,12 +15,13 @@ from disco.office.schedules.use_cases import (
 )
 from disco.records.errors import InputError
 from disco.records.jobs import JobKind, JobSchedule
+from disco.records.people import Role
 from disco.web.discretion import as_seen
 from disco.web.reading import RequestBody
 from disco.web.replies import Cursor, ItemPage, Limit, json_reply, page_form, page_of, reply
-from disco.web.route import DiscoRoute, ShopOf, StoreOf
+from disco.web.route import Routes, ShopOf, StoreOf
 
-router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["jobs"])
+router = Routes("/api/v1", tags=["jobs"])
 
 
 class ScheduleRequest(RequestBody):
@@ -33,13 +34,13 @@ class ScheduleRequest(RequestBody):
     )
 
 
-@router.get("/schedules", summary="The schedules", response_model=ItemPage[JobSchedule])
+@router.get("/schedules", Role.VIEWER, summary="The schedules", response_model=ItemPage[JobSchedule])
 def schedules(store: StoreOf, request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     found, after = page_of(list_schedules(store).items, limit=limit, cursor=cursor)
     return json_reply(page_form(tuple(as_seen(request, one) for one in found), after))
 
 
-@router.post("/schedules", summary="Add a schedule", status_code=201, response_model=JobSchedule)
+@router.post("/schedules", Role.ADMIN, summary="Add a schedule", status_code=201, response_model=JobSchedule)
 def add(shop: ShopOf, body: ScheduleRequest) -> Response:
     """Times are those of the clock in the shop. Its jobs carry the name of whoever made it."""
     if body.kind not in BODIES:
@@ -50,6 +51,6 @@ def add(shop: ShopOf, body: ScheduleRequest) -> Response:
     return reply(made, status=201)
 
 
-@router.delete("/schedules/{schedule_id}", summary="Remove a schedule", response_model=RemovedSchedule)
+@router.delete("/schedules/{schedule_id}", Role.ADMIN, summary="Remove a schedule", response_model=RemovedSchedule)
 def remove(store: StoreOf, schedule_id: Annotated[str, Path(max_length=100)]) -> Response:
     return reply(remove_schedule(store, schedule_id))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from disco.adapters.config import ShopSettings
 from disco.adapters.shop import ShopFolder
@@ -21,10 +21,10 @@ from disco.records.people import ApprovalRule, Role
 from disco.records.wording import counted
 from disco.views.table import Cell, Table
 from disco.web.reading import Form, FormOf, sentence
-from disco.web.route import ShopOf
+from disco.web.route import Routes, ShopOf
 from disco.web.shell import Page, PageRoute, go_to, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 _RULES = (
     (ApprovalRule.NONE, "nobody: whoever plans may launch"),
     (ApprovalRule.SECOND_PERSON, "a second person approves the plan"),
@@ -81,12 +81,12 @@ class SettingsPage(Page):
         return {"settings": self.every, **self.clock.tables(), **self.hooks.tables()}
 
 
-@router.get("/settings")
+@router.get("/settings", Role.PLANNER)
 def settings(request: Request, shop: ShopOf) -> Response:
     return respond(request, _page(request, shop))
 
 
-@router.post("/settings")
+@router.post("/settings", Role.ADMIN)
 def change(request: Request, shop: ShopOf, form: FormOf) -> Response:
     """What differs from the present settings is written to disco.yaml; the rule of approval to the database."""
     try:

@@ -2,24 +2,25 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Response
+from fastapi import Body, Response
 
 from disco.adapters.config import ShopSettings
 from disco.adapters.shop import ShopFolder
 from disco.office.approvals.use_cases import approval_setting
 from disco.office.settings.file import CHANGEABLE, change_shop, shown_settings
+from disco.records.people import Role
 from disco.web.replies import json_reply
-from disco.web.route import DiscoRoute, ShopOf
+from disco.web.route import Routes, ShopOf
 
-router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["service"])
+router = Routes("/api/v1", tags=["service"])
 
 
-@router.get("/settings", summary="The settings, without passwords", response_model=dict[str, Any])
+@router.get("/settings", Role.PLANNER, summary="The settings, without passwords", response_model=dict[str, Any])
 def settings(shop: ShopOf) -> Response:
     return json_reply(_form(shop, shop.settings))
 
 
-@router.patch("/settings", summary="Change settings", response_model=dict[str, Any])
+@router.patch("/settings", Role.ADMIN, summary="Change settings", response_model=dict[str, Any])
 def change(
     shop: ShopOf, body: Annotated[dict[str, Any], Body(description=f"Any of {', '.join(CHANGEABLE)}.")]
 ) -> Response:

@@ -3,17 +3,18 @@
 from dataclasses import dataclass
 
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from disco.adapters.shop import ShopFolder
 from disco.office.people.use_cases import list_people, way_in
 from disco.office.sign_in.use_cases import LEAST_PASSWORD_CHARACTERS, change_password
 from disco.records.errors import AuthenticationError, InputError, NotFoundError
+from disco.records.people import Role
 from disco.web.reading import EMPTY, FormOf, Typed, sentence
-from disco.web.route import ShopOf
+from disco.web.route import Routes, ShopOf
 from disco.web.shell import Page, PageRoute, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +28,12 @@ class AccountPage(Page):
     least: int = LEAST_PASSWORD_CHARACTERS
 
 
-@router.get("/account")
+@router.get("/account", Role.VIEWER)
 def account(request: Request, shop: ShopOf) -> Response:
     return respond(request, _account(request, shop))
 
 
-@router.post("/account/password")
+@router.post("/account/password", Role.VIEWER)
 async def password(request: Request, shop: ShopOf, form: FormOf) -> Response:
     """All other sessions of this person end."""
     service, caller = request.app.state.service, request.state.caller

@@ -4,21 +4,22 @@ import hmac
 from typing import Annotated
 
 from anyio import to_thread
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from disco.office.people.use_cases import DEMO_ISSUER
 from disco.office.sign_in.routes import set_cookies
 from disco.office.sign_in.use_cases import NewSession, sign_in_external
 from disco.records.errors import NotFoundError
 from disco.records.people import Role
-from disco.web.security import refuse_cross_site
+from disco.web.route import Routes
+from disco.web.security import PUBLIC, refuse_cross_site
 from disco.web.shell import PageRoute, go_to
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 _NAME = "Demo operator"  # the demo's last campaign is theirs
 
 
-@router.get("/demo/{secret}")
+@router.get("/demo/{secret}", PUBLIC)
 async def enter(request: Request, secret: Annotated[str, Path(max_length=100)]) -> Response:
     """Whoever has the link may come in, as often as they like, until the server ends."""
     service = request.app.state.service

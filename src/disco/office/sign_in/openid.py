@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from starlette.responses import RedirectResponse
 
 from disco.adapters.config import OidcSettings
@@ -17,10 +17,10 @@ from disco.office.sign_in.routes import set_cookies
 from disco.office.sign_in.use_cases import NewSession, sign_in_external
 from disco.records.errors import AuthenticationError, DiscoError, NotFoundError, RoleError, ServiceError
 from disco.records.people import Role
-from disco.web.route import DiscoRoute, problem_reply
-from disco.web.security import is_secure, own_origin, slowed
+from disco.web.route import Routes, problem_reply
+from disco.web.security import PUBLIC, is_secure, own_origin, slowed
 
-router = APIRouter(route_class=DiscoRoute, tags=["people"])
+router = Routes(tags=["people"])
 _THEN = "/campaigns"  # always: a page that the request could name would lead people anywhere
 _Text = Annotated[str | None, Query(max_length=4000)]
 CALLBACK = "/sign-in/oidc/callback"
@@ -205,6 +205,7 @@ def attempt_of(request: Request) -> Attempt:
 
 @router.get(
     "/sign-in/oidc",
+    PUBLIC,
     summary="Sign in at the identity provider",
     status_code=303,
     response_class=RedirectResponse,
@@ -224,7 +225,9 @@ async def leave(request: Request) -> Response:
     return response
 
 
-@router.get(CALLBACK, summary="Come back from the identity provider", status_code=303, response_class=RedirectResponse)
+@router.get(
+    CALLBACK, PUBLIC, summary="Come back from the identity provider", status_code=303, response_class=RedirectResponse
+)
 async def come_back(
     request: Request,
     code: _Text = None,

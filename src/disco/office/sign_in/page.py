@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from starlette.responses import HTMLResponse
 
+from disco.web.route import Routes
+from disco.web.security import PUBLIC
 from disco.web.shell import Page, PageRoute, respond
 
-router = APIRouter(route_class=PageRoute, tags=["service"])
+router = Routes(tags=["service"], kind=PageRoute)
 FIRST_PAGE = "/campaigns"
 _MOST_CHARACTERS = 2_000
 
@@ -33,7 +35,7 @@ class InvitationPage(Page):
     rail = ""
 
 
-@router.get("/sign-in", summary="The page where people sign in", response_class=HTMLResponse)
+@router.get("/sign-in", PUBLIC, summary="The page where people sign in", response_class=HTMLResponse)
 def sign_in_page(
     request: Request, then: Annotated[str, Query(description="A path of this server, to go on with.")] = FIRST_PAGE
 ) -> Response:
@@ -62,7 +64,9 @@ def own_path(then: str) -> str:
     return then if is_path and then.isprintable() and len(then) <= _MOST_CHARACTERS else FIRST_PAGE
 
 
-@router.get("/invitation", summary="The page where invited people choose a password", response_class=HTMLResponse)
+@router.get(
+    "/invitation", PUBLIC, summary="The page where invited people choose a password", response_class=HTMLResponse
+)
 async def invitation_page(request: Request) -> Response:
     answer = "Choose the password that you will sign in with. This link works once."
     return respond(request, InvitationPage(title="Choose a password", answer=answer))

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
 from disco.office.people.use_cases import Person
@@ -13,9 +13,10 @@ from disco.records.errors import AuthenticationError
 from disco.records.people import ActorKind, Role
 from disco.web.reading import RequestBody
 from disco.web.replies import json_reply, reply
-from disco.web.route import DiscoRoute
+from disco.web.route import Routes
 from disco.web.security import (
     CSRF_COOKIE,
+    PUBLIC,
     csrf_token,
     is_secure,
     refuse_cross_site,
@@ -23,7 +24,7 @@ from disco.web.security import (
     slowed,
 )
 
-router = APIRouter(route_class=DiscoRoute, tags=["people"])
+router = Routes(tags=["people"])
 _API = "/api/v1"
 Password = Annotated[str, Field(min_length=1, max_length=1024)]
 
@@ -60,7 +61,7 @@ class SignedIn(BaseModel):
     expires_at: datetime | None = None
 
 
-@router.post("/sign-in", summary="Begin a session", response_model=SignedIn)
+@router.post("/sign-in", PUBLIC, summary="Begin a session", response_model=SignedIn)
 async def begin(request: Request, body: SignInRequest) -> Response:
     """The session is kept in a cookie that no script can read."""
     service = request.app.state.service
@@ -106,7 +107,7 @@ def set_cookies(response: Response, request: Request, session: NewSession) -> No
     response.set_cookie(CSRF_COOKIE, csrf_token(session.token), httponly=False, **options)
 
 
-@router.post("/sign-out", summary="End the session", response_model=SignedOut)
+@router.post("/sign-out", Role.VIEWER, summary="End the session", response_model=SignedOut)
 def end(request: Request) -> Response:
     service = request.app.state.service
     cookie = session_cookie(request, service)
@@ -117,7 +118,7 @@ def end(request: Request) -> Response:
     return response
 
 
-@router.get("/me", summary="Who calls", response_model=SignedIn)
+@router.get("/me", Role.VIEWER, summary="Who calls", response_model=SignedIn)
 async def me(request: Request) -> Response:
     caller = request.state.caller
     token = request.cookies.get(session_cookie(request, request.app.state.service), "")
@@ -132,7 +133,7 @@ async def me(request: Request) -> Response:
     )
 
 
-@router.post("/me/password", summary="Change one's own password", response_model=Person)
+@router.post("/me/password", Role.VIEWER, summary="Change one's own password", response_model=Person)
 async def password(request: Request, body: PasswordRequest) -> Response:
     """All other sessions of this person end."""
     service, caller = request.app.state.service, request.state.caller
@@ -151,7 +152,7 @@ async def password(request: Request, body: PasswordRequest) -> Response:
     return reply(await to_thread.run_sync(changed, limiter=service.hashing))
 
 
-@router.post("/invitations/accept", summary="Choose a password by an invitation", response_model=Person)
+@router.post("/invitations/accept", PUBLIC, summary="Choose a password by an invitation", response_model=Person)
 async def accept(request: Request, body: AcceptRequest) -> Response:
     service = request.app.state.service
     refuse_cross_site(request, service)

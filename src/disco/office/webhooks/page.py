@@ -4,20 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from disco.adapters.shop import ShopFolder
 from disco.office.webhooks.use_cases import add_webhook, list_webhooks, remove_webhook, set_webhook_active
 from disco.records.errors import InputError
 from disco.records.jobs import Event, Webhook
 from disco.records.locale import Locale
+from disco.records.people import Role
 from disco.records.wording import local_text
 from disco.views.table import Cell, Table
 from disco.web.reading import EMPTY, FormOf, Typed
-from disco.web.route import SECRET, ShopOf
+from disco.web.route import SECRET, Routes, ShopOf
 from disco.web.shell import Page, PageRoute, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 ItemId = Annotated[str, Path(max_length=100)]
 
 
@@ -50,7 +51,7 @@ def _page(shop: ShopFolder, **changes: Any) -> WebhooksPage:
         return replace(webhooks_page(list_webhooks(store).items, shop.settings.locale), **changes)
 
 
-@router.post("/webhooks", openapi_extra={SECRET: True})
+@router.post("/webhooks", Role.ADMIN, openapi_extra={SECRET: True})
 def hook(request: Request, shop: ShopOf, form: FormOf) -> Response:
     try:
         with shop.store() as store:
@@ -63,7 +64,7 @@ def hook(request: Request, shop: ShopOf, form: FormOf) -> Response:
     return respond(request, _page(shop, secret=made.secret), part="hooks")
 
 
-@router.post("/webhooks/{item}/switch")
+@router.post("/webhooks/{item}/switch", Role.ADMIN)
 def switch_webhook(request: Request, shop: ShopOf, item: ItemId, form: FormOf) -> Response:
     with shop.store() as store:
         webhook = set_webhook_active(store, item, active=form.text("active") == "yes")
@@ -71,7 +72,7 @@ def switch_webhook(request: Request, shop: ShopOf, item: ItemId, form: FormOf) -
     return respond(request, _page(shop), part="hooks", said=said)
 
 
-@router.post("/webhooks/{item}/remove")
+@router.post("/webhooks/{item}/remove", Role.ADMIN)
 def unhook(request: Request, shop: ShopOf, item: ItemId) -> Response:
     with shop.store() as store:
         remove_webhook(store, item)

@@ -2,16 +2,17 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import Path, Response
 from pydantic import Field
 
 from disco.office.webhooks.use_cases import NewWebhook, RemovedWebhook, add_webhook, list_webhooks, remove_webhook
 from disco.records.jobs import Event, Webhook
+from disco.records.people import Role
 from disco.web.reading import RequestBody
 from disco.web.replies import Cursor, ItemPage, Limit, json_reply, page_form, page_of, reply
-from disco.web.route import SECRET, ClockOf, DiscoRoute, StoreOf
+from disco.web.route import SECRET, ClockOf, Routes, StoreOf
 
-router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["jobs"])
+router = Routes("/api/v1", tags=["jobs"])
 
 
 class WebhookRequest(RequestBody):
@@ -21,7 +22,7 @@ class WebhookRequest(RequestBody):
     events: list[Event] = Field(min_length=1, max_length=20, description="What it is told about.")
 
 
-@router.get("/webhooks", summary="The webhooks, without their secrets", response_model=ItemPage[Webhook])
+@router.get("/webhooks", Role.ADMIN, summary="The webhooks, without their secrets", response_model=ItemPage[Webhook])
 def webhooks(store: StoreOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
     found, after = page_of(list_webhooks(store).items, limit=limit, cursor=cursor)
     return json_reply(page_form(found, after))
@@ -29,6 +30,7 @@ def webhooks(store: StoreOf, limit: Limit = 100, cursor: Cursor = None) -> Respo
 
 @router.post(
     "/webhooks",
+    Role.ADMIN,
     summary="Add a webhook; its secret is shown once",
     status_code=201,
     response_model=NewWebhook,
@@ -39,6 +41,6 @@ def add(store: StoreOf, clock: ClockOf, body: WebhookRequest) -> Response:
     return reply(add_webhook(store, url=body.url, events=body.events, clock=clock), status=201)
 
 
-@router.delete("/webhooks/{webhook_id}", summary="Remove a webhook", response_model=RemovedWebhook)
+@router.delete("/webhooks/{webhook_id}", Role.ADMIN, summary="Remove a webhook", response_model=RemovedWebhook)
 def remove(store: StoreOf, webhook_id: Annotated[str, Path(max_length=100)]) -> Response:
     return reply(remove_webhook(store, webhook_id))

@@ -8,14 +8,14 @@ from fastapi.testclient import TestClient
 from visitors import PASSWORD, Browser, Visit
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.service.app import create_app
+from disco.entrypoints.service.app import create_app, roles
 from disco.records.people import Role
-from disco.web.security import POLICY, PUBLIC, ROUTES
+from disco.web.security import POLICY, PUBLIC
 from disco.web.shell import asset
 
 PAGES = sorted(
     path
-    for (method, path), needed in ROUTES.items()
+    for (method, path), needed in roles().items()
     if method == "GET"
     and "{" not in path
     and not path.startswith("/api/")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.shop_of import ShopOf, readings_of
@@ -15,6 +15,7 @@ from disco.records.campaign_records import Disposition, Phase
 from disco.records.decisions import Arm
 from disco.records.errors import NotFoundError
 from disco.records.estimate import Estimate
+from disco.records.people import Role
 from disco.records.wording import count, counted, local_text, money, percent
 from disco.records.wording import date as day_text
 from disco.views.charts import Axis, BarChart, Bars
@@ -25,9 +26,10 @@ from disco.web.discretion import as_seen
 from disco.web.header import CampaignName, campaign_address, header_of, next_link, state_text
 from disco.web.reading import FormOf
 from disco.web.replies import CSV, PARQUET, file_reply
+from disco.web.route import Routes
 from disco.web.shell import Link, Page, PageRoute, go_to, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 
 FileFormat = Annotated[Literal["csv", "parquet"], Query(alias="format")]
 BatchId = Annotated[str, Path(max_length=100)]
@@ -120,18 +122,18 @@ class OverviewPage(Page):
         return {"outcomes": self.outcomes, "batches": self.batch_table, **spending}
 
 
-@router.get("/campaigns/{name}")
+@router.get("/campaigns/{name}", Role.VIEWER)
 def campaign(request: Request, shop: ShopOf, name: CampaignName) -> Response:
     return respond(request, campaign_page(request, shop, name))
 
 
-@router.get("/campaigns/{name}/codes")
+@router.get("/campaigns/{name}/codes", Role.PLANNER)
 def codes(shop: ShopOf, name: CampaignName, kind: FileFormat = "csv") -> Response:
     """The codes to send."""
     return file_reply(lambda file: shop.export(name, file), name=f"{name}-codes", kind=_KINDS[kind])
 
 
-@router.get("/campaigns/{name}/recalled")
+@router.get("/campaigns/{name}/recalled", Role.PLANNER)
 def recalled(shop: ShopOf, name: CampaignName, kind: FileFormat = "csv") -> Response:
     """The codes to make invalid in the shop, of a campaign that was recalled."""
     if shop.campaigns(name).campaigns[0].recalled_at is None:
@@ -142,19 +144,19 @@ def recalled(shop: ShopOf, name: CampaignName, kind: FileFormat = "csv") -> Resp
 _KINDS = {"csv": CSV, "parquet": PARQUET}
 
 
-@router.post("/campaigns/{name}/batches/{batch_id}/revert")
+@router.post("/campaigns/{name}/batches/{batch_id}/revert", Role.PLANNER)
 def revert(request: Request, shop: ShopOf, name: CampaignName, batch_id: BatchId) -> Response:
     done = shop.revert(batch_id)
     said = f"The batch was taken out; {counted(done.counts.applied, 'outcome')} no longer count."
     return go_to(request, campaign_address(name) + "#outcomes", said=said)
 
 
-@router.post("/campaigns/{name}/close")
+@router.post("/campaigns/{name}/close", Role.PLANNER)
 def close(request: Request, shop: ShopOf, name: CampaignName, form: FormOf) -> Response:
     return _ended(request, shop, name, "close", typed=form.text("close_name"))
 
 
-@router.post("/campaigns/{name}/recall")
+@router.post("/campaigns/{name}/recall", Role.PLANNER)
 def recall(request: Request, shop: ShopOf, name: CampaignName, form: FormOf) -> Response:
     return _ended(request, shop, name, "recall", typed=form.text("recall_name"))
 
@@ -433,14 +435,14 @@ def _with_error(form: EndForm, wrong: tuple[str, str, str] | None) -> EndForm:
     return replace(form, typed=wrong[1], error=wrong[2])
 
 
-@router.post("/campaigns/{name}/pause")
+@router.post("/campaigns/{name}/pause", Role.PLANNER)
 def pause(request: Request, shop: ShopOf, name: CampaignName) -> Response:
     shop.pause(name)
     said = f"Campaign {name} is paused: customers who arrive now get no code. Codes that are out stay valid."
     return go_to(request, campaign_address(name), said=said)
 
 
-@router.post("/campaigns/{name}/resume")
+@router.post("/campaigns/{name}/resume", Role.PLANNER)
 def resume(request: Request, shop: ShopOf, name: CampaignName) -> Response:
     shop.resume(name)
     said = f"Campaign {name} goes on: customers who arrive now get codes again."

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages.campaign import health_of
@@ -15,15 +15,17 @@ from disco.operations.overview import CampaignOverview, NextStep, campaign_names
 from disco.records.campaign_records import Phase
 from disco.records.jobs import Draft
 from disco.records.locale import Locale
+from disco.records.people import Role
 from disco.records.wording import counted, local_text, money, short_date, validity
 from disco.records.wording import date as day_text
 from disco.views.formats import Count, Money, Percent
 from disco.views.table import Cell, Column, Table
 from disco.web.discretion import as_seen, sees_customers
 from disco.web.header import campaign_address, draft_address, next_link, state_text
+from disco.web.route import Routes
 from disco.web.shell import Link, Page, PageRoute, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 _FINE = "Fine"
 
 
@@ -49,12 +51,12 @@ class CampaignsPage(Page):
         return {"campaigns": self.in_full, "waiting": self.waiting, "drafts": self.drafts}
 
 
-@router.get("/")
+@router.get("/", Role.VIEWER)
 async def start() -> Response:
     return Response(status_code=303, headers={"location": "/campaigns"})
 
 
-@router.get("/campaigns")
+@router.get("/campaigns", Role.VIEWER)
 def campaigns(request: Request, shop: ShopOf) -> Response:
     today, locale = shop.clock.today(), shop.settings.locale
     with shop.store(missing="create") as store:

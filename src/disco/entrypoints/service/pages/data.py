@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.shop_of import ShopOf
@@ -22,10 +22,11 @@ from disco.views.table import Cell, Column, Table
 from disco.web.discretion import as_seen
 from disco.web.once import HEADER
 from disco.web.reading import EMPTY, FormOf, Typed, sentence
+from disco.web.route import Routes
 from disco.web.security import refuse_below
 from disco.web.shell import Page, PageRoute, go_to, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 TABLES = tuple(name for name in SCHEMAS if name != "outcomes")
 """Of the shop; outcomes are sent campaign by campaign."""
 _MOST_CHARACTERS = 300  # of a column's name
@@ -88,7 +89,7 @@ class TablePage(Page):
         return {"columns": self.declared, "problems": self.problems}
 
 
-@router.get("/data")
+@router.get("/data", Role.VIEWER)
 def data(request: Request, shop: ShopOf) -> Response:
     states = [as_seen(request, table_state(shop, name)) for name in TABLES]
     check = _last_check(request, shop)
@@ -104,7 +105,7 @@ def data(request: Request, shop: ShopOf) -> Response:
     return respond(request, page)
 
 
-@router.post("/data/check")
+@router.post("/data/check", Role.PLANNER)
 def check_tables(request: Request, shop: ShopOf) -> Response:
     """A job looks at every row of every table."""
     key = request.headers.get(HEADER)
@@ -114,12 +115,12 @@ def check_tables(request: Request, shop: ShopOf) -> Response:
     return go_to(request, job_address(job.id))
 
 
-@router.get("/data/{table}")
+@router.get("/data/{table}", Role.VIEWER)
 def one_table(request: Request, shop: ShopOf, table: TableName) -> Response:
     return respond(request, _page(request, shop, table))
 
 
-@router.post("/data/{table}/columns")
+@router.post("/data/{table}/columns", Role.PLANNER)
 def columns(request: Request, shop: ShopOf, table: TableName, form: FormOf) -> Response:
     """Empty fields are columns of our own names."""
     named = {column.name: form.text(f"of_{column.name}") for column in known_table(table).columns}
@@ -136,7 +137,7 @@ def columns(request: Request, shop: ShopOf, table: TableName, form: FormOf) -> R
     return go_to(request, table_address(table), said=f"The names of the columns of {table} were saved.")
 
 
-@router.post("/data/{table}/place")
+@router.post("/data/{table}/place", Role.PLANNER)
 def place(request: Request, shop: ShopOf, table: TableName, form: FormOf) -> Response:
     """Let a file of the shop's folder, or a query, be the table."""
     known_table(table)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.explain import Explanation
@@ -13,14 +13,16 @@ from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError
 from disco.records.money import read_currency
+from disco.records.people import Role
 from disco.records.wording import count, counted, percent
 from disco.views.charts import Axis, BarChart, Bars
 from disco.views.formats import Count, Money, Percent
 from disco.views.table import Cell, Column, Table
 from disco.web.header import CampaignName, campaign_address, campaign_header
+from disco.web.route import Routes
 from disco.web.shell import Header, Page, PageRoute, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 
 DIVISIONS: dict[Division, str] = {
     "segment": "Segment of the plan",
@@ -77,7 +79,7 @@ class CustomerPage(Page):
         return {} if self.figures is None else {"depths": self.figures}
 
 
-@router.get("/campaigns/{name}/decisions")
+@router.get("/campaigns/{name}/decisions", Role.VIEWER)
 def decisions(request: Request, shop: ShopOf, name: CampaignName, by: str | None = None) -> Response:
     header = campaign_header(shop, name, here="decisions")
     with shop.store() as store:
@@ -101,7 +103,7 @@ def decisions(request: Request, shop: ShopOf, name: CampaignName, by: str | None
     return respond(request, page, part="counts" if "hx-request" in request.headers else None)
 
 
-@router.get("/campaigns/{name}/customers")
+@router.get("/campaigns/{name}/customers", Role.PLANNER)
 def customers(request: Request, shop: ShopOf, name: CampaignName, customer: CustomerId = "") -> Response:
     header, typed = campaign_header(shop, name, here="decisions"), customer.strip()
     if not typed:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from disco.entrypoints.service.shop_of import ShopOf, readings_of
 from disco.operations.demand import PartDemand
 from disco.records.errors import InputError, NotFoundError
+from disco.records.people import Role
 from disco.records.wording import counted
 from disco.views.charts import CurveChart
 from disco.views.demand_pages import (
@@ -22,9 +23,10 @@ from disco.views.demand_pages import (
     revenue_chart,
 )
 from disco.views.table import Table
+from disco.web.route import Routes
 from disco.web.shell import Page, PageRoute, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 
 _EVERYBODY = "The average customer"
 Segment = Annotated[str, Query(max_length=200)]
@@ -58,7 +60,7 @@ class DemandPage(Page):
         return {name: table for name, table in found.items() if table is not None}
 
 
-@router.get("/demand")
+@router.get("/demand", Role.VIEWER)
 def demand(request: Request, shop: ShopOf, segment: Segment = "") -> Response:
     with shop.store() as store:
         try:

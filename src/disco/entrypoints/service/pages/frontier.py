@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from disco.entrypoints.service.pages.plan_form import revision_of
 from disco.entrypoints.service.pages.planner import draft_of
@@ -14,19 +14,21 @@ from disco.entrypoints.service.planner_desk import OpeningProgress
 from disco.entrypoints.service.shop_of import ShopOf
 from disco.office.drafts.use_cases import put_draft
 from disco.records.errors import DiscoError, InputError
+from disco.records.people import Role
 from disco.records.plan import Plan
 from disco.views.charts import CurveChart
 from disco.views.frontier import AdoptablePoint, adoption_chart, frontier_lead, frontier_points, frontier_tables
 from disco.views.table import Table
 from disco.web.header import draft_address, draft_header
 from disco.web.reading import FormOf
+from disco.web.route import Routes
 from disco.web.shell import Page, PageRoute, go_to, respond
 
 if TYPE_CHECKING:
     from disco.entrypoints.service.app import ShopService
     from disco.entrypoints.service.planner_desk import PlannerDesk
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 _MOST = 10**15  # of weights and budgets that can be adopted
 DraftName = Annotated[str, Path(max_length=100)]
 
@@ -55,20 +57,20 @@ class FrontierPage(Page):
         return dict(zip(("weights", "budgets"), self.figures, strict=False))
 
 
-@router.get("/plan/{draft}/frontier")
+@router.get("/plan/{draft}/frontier", Role.PLANNER)
 async def frontier(request: Request, shop: ShopOf, draft: DraftName) -> Response:
     page = await _drawn(request, shop, draft, again=True)
     return respond(request, page)
 
 
-@router.get("/plan/{draft}/frontier/drawn")
+@router.get("/plan/{draft}/frontier/drawn", Role.PLANNER)
 async def drawn(request: Request, shop: ShopOf, draft: DraftName) -> Response:
     """The picture once the customers are open; or how far they are."""
     page = await _drawn(request, shop, draft)
     return respond(request, page, part="drawn_reply")
 
 
-@router.post("/plan/{draft}/frontier")
+@router.post("/plan/{draft}/frontier", Role.PLANNER)
 def adopt(request: Request, shop: ShopOf, draft: DraftName, form: FormOf) -> Response:
     """The draft takes the weight and the budget of a point."""
     plan = dict(draft_of(shop, draft).plan)

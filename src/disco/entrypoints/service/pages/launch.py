@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages.planner import draft_of
@@ -16,6 +16,7 @@ from disco.operations.approvals import PlanApproval, plan_approval
 from disco.operations.review import LaunchCheck, LaunchChecks, launch_checks, plan_to_compare
 from disco.records.campaign_records import PlanRecord
 from disco.records.errors import DiscoError
+from disco.records.people import Role
 from disco.records.wording import counted
 from disco.views.formats import Money
 from disco.views.planner import LimitsDifference, difference_from, group_table
@@ -23,9 +24,10 @@ from disco.views.table import Table
 from disco.web.discretion import as_seen, sees_customers
 from disco.web.header import campaign_address, draft_address, draft_header
 from disco.web.reading import FormOf
+from disco.web.route import Routes
 from disco.web.shell import Header, Page, PageRoute, go_to, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 PlanId = Annotated[str, Path(max_length=200)]
 
 
@@ -73,7 +75,7 @@ class NothingToLaunchPage(Page):
     address: str
 
 
-@router.get("/plan/{draft}/launch")
+@router.get("/plan/{draft}/launch", Role.PLANNER)
 def of_draft(request: Request, shop: ShopOf, draft: Annotated[str, Path(max_length=100)]) -> Response:
     """The newest plan that was saved for the campaign of a draft."""
     name = draft_of(shop, draft).plan.get("campaign")
@@ -93,14 +95,14 @@ def of_draft(request: Request, shop: ShopOf, draft: Annotated[str, Path(max_leng
     return respond(request, page)
 
 
-@router.get("/plans/{plan_id}/launch")
+@router.get("/plans/{plan_id}/launch", Role.VIEWER)
 def launch_page(
     request: Request, shop: ShopOf, plan_id: PlanId, draft: Annotated[str, Query(max_length=100)] = ""
 ) -> Response:
     return respond(request, _page(request, shop, plan_id, draft=draft))
 
 
-@router.post("/plans/{plan_id}/launch/try")
+@router.post("/plans/{plan_id}/launch/try", Role.PLANNER)
 def attempt(request: Request, shop: ShopOf, plan_id: PlanId) -> Response:
     """A dry run: everything that a launch checks, and nothing is written."""
     try:
@@ -113,13 +115,13 @@ def attempt(request: Request, shop: ShopOf, plan_id: PlanId) -> Response:
     return respond(request, _page(request, shop, plan_id, tried=(words, *done.warnings)), part="tried")
 
 
-@router.post("/plans/{plan_id}/approve")
+@router.post("/plans/{plan_id}/approve", Role.APPROVER)
 def approve(request: Request, shop: ShopOf, plan_id: PlanId) -> Response:
     approved = shop.approve(plan_id)
     return go_to(request, f"/plans/{approved.plan_id}/launch")
 
 
-@router.post("/plans/{plan_id}/launch")
+@router.post("/plans/{plan_id}/launch", Role.PLANNER)
 def launch(request: Request, shop: ShopOf, plan_id: PlanId, form: FormOf) -> Response:
     """Whoever launches types the name of the campaign."""
     typed, record = form.text("campaign"), _record(shop, plan_id)

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.shop_of import ShopOf, readings_of
 from disco.office.jobs.use_cases import once_for, submit
 from disco.operations.overview import NextStep, campaign_progress
 from disco.records.jobs import JobKind
+from disco.records.people import Role
 from disco.views.charts import BarChart, CurveChart, IntervalChart
 from disco.views.learning_pages import (
     drift_chart,
@@ -25,9 +26,10 @@ from disco.views.learning_pages import (
 from disco.views.table import Table
 from disco.web.once import HEADER
 from disco.web.reading import FormOf
+from disco.web.route import Routes
 from disco.web.shell import Page, PageRoute, go_to, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +69,12 @@ class LearningPage(Page):
         return {"versions": self.versions, "forecasts": self.forecast_table, "exploration": self.exploration_table}
 
 
-@router.get("/learning")
+@router.get("/learning", Role.VIEWER)
 def learning(request: Request, shop: ShopOf, campaign: Annotated[str, Query(max_length=200)] = "") -> Response:
     return respond(request, _page(request, shop, ticked=(campaign,) if campaign else None))
 
 
-@router.post("/learning/learn")
+@router.post("/learning/learn", Role.PLANNER)
 def learn(request: Request, shop: ShopOf, form: FormOf) -> Response:
     """Submit a job that learns from the campaigns that were ticked."""
     chosen = form.texts("campaign")
@@ -89,7 +91,7 @@ def learn(request: Request, shop: ShopOf, form: FormOf) -> Response:
     return go_to(request, f"/jobs/{job.id}", said="Learning was asked for; this page shows how far it is.")
 
 
-@router.post("/learning/activate")
+@router.post("/learning/activate", Role.PLANNER)
 def activate(request: Request, shop: ShopOf, form: FormOf) -> Response:
     """Go back, or forward, to a version of the model."""
     typed = form.text("version")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 from anyio import to_thread
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages import plan_form
@@ -40,6 +40,7 @@ from disco.records.errors import (
 )
 from disco.records.jobs import Draft, Job, JobKind, JobState
 from disco.records.locale import Locale
+from disco.records.people import Role
 from disco.records.plan import Plan
 from disco.records.wording import counted, date
 from disco.views.planner import PlannerFigures
@@ -48,13 +49,14 @@ from disco.web.header import draft_address, draft_header
 from disco.web.once import HEADER
 from disco.web.reading import Form, FormOf, sentence
 from disco.web.replies import json_reply
+from disco.web.route import Routes
 from disco.web.shell import Page, PageRoute, go_to, respond
 
 if TYPE_CHECKING:
     from disco.entrypoints.service.app import ShopService
     from disco.entrypoints.service.planner_desk import PlannerDesk
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 DraftName = Annotated[str, Path(max_length=100)]
 Against = Annotated[str, Query(max_length=100)]
 POLICIES = {
@@ -196,7 +198,7 @@ class PlannerPage(Page):
 # ---- routes ----
 
 
-@router.get("/plan/{draft}")
+@router.get("/plan/{draft}", Role.PLANNER)
 def planner(request: Request, shop: ShopOf, draft: DraftName, against: Against = "") -> Response:
     found, desk = draft_of(shop, draft), _desk(request)
     plan, errors, others = _read(shop, found)
@@ -207,7 +209,7 @@ def planner(request: Request, shop: ShopOf, draft: DraftName, against: Against =
     return respond(request, page)
 
 
-@router.post("/plan/{draft}")
+@router.post("/plan/{draft}", Role.PLANNER)
 def save(request: Request, shop: ShopOf, draft: DraftName, form: FormOf) -> Response:
     """Keep what was typed; `action` adds or removes a depth or a limit of a segment."""
     action, seen, against = form.text("action"), plan_form.revision_of(form), form.text("against")[:100]
@@ -245,7 +247,7 @@ def save(request: Request, shop: ShopOf, draft: DraftName, form: FormOf) -> Resp
     return _retargeted(respond(request, page, part="limits", status=422 if refused else 200), "#limits", "outerHTML")
 
 
-@router.get("/plan/{draft}/numbers")
+@router.get("/plan/{draft}/numbers", Role.PLANNER)
 async def numbers(
     request: Request,
     shop: ShopOf,
@@ -288,7 +290,7 @@ async def numbers(
     return await _answered(request, make)
 
 
-@router.get("/plan/{draft}/intervals")
+@router.get("/plan/{draft}/intervals", Role.PLANNER)
 async def intervals(
     request: Request, shop: ShopOf, draft: DraftName, revision: Annotated[int, Query(ge=0)], against: Against = ""
 ) -> Response:
@@ -303,7 +305,7 @@ async def intervals(
     return respond(request, page, part="money_reply")
 
 
-@router.get("/plan/{draft}/numbers.json")
+@router.get("/plan/{draft}/numbers.json", Role.PLANNER)
 async def numbers_json(request: Request, shop: ShopOf, draft: DraftName) -> Response:
     """What the planner shows, as `disco plan --json` would state it."""
     desk, found = _desk(request), await to_thread.run_sync(draft_of, shop, draft)
@@ -317,7 +319,7 @@ async def numbers_json(request: Request, shop: ShopOf, draft: DraftName) -> Resp
     return json_reply({**solved.as_dict(), **money.as_dict(), "seconds": solved.seconds})
 
 
-@router.post("/plan/{draft}/save")
+@router.post("/plan/{draft}/save", Role.PLANNER)
 def save_as_plan(request: Request, shop: ShopOf, draft: DraftName, form: FormOf) -> Response:
     """Decide the plan of a draft as a job, as `POST /api/v1/plans` does: the plan that the fields of the page say."""
     found, desk, seen = draft_of(shop, draft), _desk(request), plan_form.revision_of(form)
@@ -344,7 +346,7 @@ def save_as_plan(request: Request, shop: ShopOf, draft: DraftName, form: FormOf)
     return respond(request, make(job=job), part="saving_reply")
 
 
-@router.get("/plan/{draft}/saving/{job_id}")
+@router.get("/plan/{draft}/saving/{job_id}", Role.PLANNER)
 def saving(request: Request, shop: ShopOf, draft: DraftName, job_id: Annotated[str, Path(max_length=100)]) -> Response:
     """How far the job is; its plan, once it is there."""
     with shop.store() as store:

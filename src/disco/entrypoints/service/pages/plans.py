@@ -5,7 +5,7 @@ from datetime import date as day_of
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages.plan_form import revision_of
@@ -16,14 +16,16 @@ from disco.operations.approvals import plan_approval
 from disco.operations.review import PlanEntry, list_plans, new_plan, next_plan
 from disco.records.errors import DiscoError, RevisionError, RevisionMissingError
 from disco.records.locale import Locale
+from disco.records.people import Role
 from disco.records.plan import Name
 from disco.records.wording import counted, date
 from disco.web.discretion import sees_customers
 from disco.web.header import campaign_address, draft_address
 from disco.web.reading import FormOf
+from disco.web.route import Routes
 from disco.web.shell import Page, PageRoute, go_to, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 _MOST_PLANS = 50
 
 
@@ -68,12 +70,12 @@ class PlansPage(Page):
     copied_error: str = ""
 
 
-@router.get("/plan")
+@router.get("/plan", Role.VIEWER)
 def plans(request: Request, shop: ShopOf, copy: str = "") -> Response:
     return respond(request, _page(request, shop, copied=copy[:100]))
 
 
-@router.post("/plan")
+@router.post("/plan", Role.PLANNER)
 def begin(request: Request, shop: ShopOf, form: FormOf) -> Response:
     """A new draft: with sensible limits and dates, or those of an earlier campaign."""
     name, copied = form.text("name"), form.text("copied")
@@ -98,7 +100,7 @@ def begin(request: Request, shop: ShopOf, form: FormOf) -> Response:
     return go_to(request, draft_address(name) + (f"?against={quote(copied, safe='')}" if copied else ""))
 
 
-@router.post("/plan/{draft}/delete")
+@router.post("/plan/{draft}/delete", Role.PLANNER)
 def delete(request: Request, shop: ShopOf, draft: Annotated[str, Path(max_length=100)], form: FormOf) -> Response:
     draft_of(shop, draft)
     with shop.store() as store:

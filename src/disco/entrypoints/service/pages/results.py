@@ -3,19 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from disco.entrypoints.service.shop_of import ShopOf, readings_of
 from disco.operations.results import CampaignResults
+from disco.records.people import Role
 from disco.views.campaign_pages import campaign_report, over_time_chart, over_time_table
 from disco.views.campaign_tables import sample_ratio_table
 from disco.views.charts import BarChart, CurveChart, IntervalChart
 from disco.views.page import Report, Section
 from disco.views.table import Table
 from disco.web.header import CampaignName, campaign_address, campaign_header
+from disco.web.route import Routes
 from disco.web.shell import Page, PageRoute, respond
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = Routes(is_described=False, kind=PageRoute)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ def tables_of(sections: Sequence[Section]) -> dict[str, Table]:
     return found
 
 
-@router.get("/campaigns/{name}/results")
+@router.get("/campaigns/{name}/results", Role.VIEWER)
 def results(request: Request, shop: ShopOf, name: CampaignName) -> Response:
     header = campaign_header(shop, name, here="results")
     with shop.store() as store:
@@ -91,7 +93,7 @@ def _has_outcomes(found: CampaignResults) -> bool:
     return found.counts.applied > 0
 
 
-@router.get("/campaigns/{name}/results/over-time")
+@router.get("/campaigns/{name}/results/over-time", Role.VIEWER)
 def over_time(request: Request, shop: ShopOf, name: CampaignName) -> Response:
     header = campaign_header(shop, name, here="results")
     with shop.store() as store:

@@ -6,7 +6,7 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from anyio import to_thread
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import Field
 
 from disco.entrypoints.python import Shop
@@ -20,6 +20,7 @@ from disco.operations.outcomes import Ingested, Reverted
 from disco.operations.overview import CampaignEntry
 from disco.operations.results import AllResults, CampaignResults
 from disco.records.errors import InputError, NotFoundError
+from disco.records.people import Role
 from disco.records.tables import MOST_SENT_OUTCOMES, SCHEMAS
 from disco.web.discretion import as_seen
 from disco.web.once import answered_once
@@ -41,12 +42,12 @@ from disco.web.replies import (
     page_of,
     reply,
 )
-from disco.web.route import UPLOAD, DiscoRoute
+from disco.web.route import UPLOAD, Routes
 
 if TYPE_CHECKING:
     from disco.entrypoints.service.app import ShopService
 
-router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["campaigns"])
+router = Routes("/api/v1", tags=["campaigns"])
 
 FILE_TYPES = (PARQUET, CSV)
 _MOST_JSON_ROWS = 100_000
@@ -87,7 +88,9 @@ class CampaignPage(ItemPage[CampaignEntry]):
     active_version: int | None = Field(description="The version of the model that decides the next plan.")
 
 
-@router.get("/campaigns", summary="The launched campaigns, by their first day", response_model=CampaignPage)
+@router.get(
+    "/campaigns", Role.VIEWER, summary="The launched campaigns, by their first day", response_model=CampaignPage
+)
 def campaigns(shop: ShopOf, request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
     found = shop.campaigns()
     entries, after = page_of(found.campaigns, limit=limit, cursor=cursor)
@@ -95,18 +98,21 @@ def campaigns(shop: ShopOf, request: Request, limit: Limit = 100, cursor: Cursor
     return json_reply(page_form(seen, after, active_version=found.active_version))
 
 
-@router.get("/campaigns/{name}", summary="A campaign with every batch of outcomes", response_model=CampaignEntry)
+@router.get(
+    "/campaigns/{name}", Role.VIEWER, summary="A campaign with every batch of outcomes", response_model=CampaignEntry
+)
 def campaign(shop: ShopOf, request: Request, name: CampaignName) -> Response:
     return reply(as_seen(request, shop.campaigns(name).campaigns[0]))
 
 
-@router.get("/campaigns/{name}/results", summary="What a campaign brought", response_model=CampaignResults)
+@router.get("/campaigns/{name}/results", Role.VIEWER, summary="What a campaign brought", response_model=CampaignResults)
 def results(shop: ShopOf, name: CampaignName, as_of: AsOf = None) -> Response:
     return reply(shop.results(name, as_of=as_of))
 
 
 @router.get(
     "/campaigns/{name}/report",
+    Role.VIEWER,
     summary="What a campaign brought, as a page",
     response_class=Response,
     responses=described("A self-contained page with charts.", HTML),
@@ -121,6 +127,7 @@ def report(shop: ShopOf, name: CampaignName, as_of: AsOf = None) -> Response:
 
 @router.get(
     "/report",
+    Role.VIEWER,
     summary="What all campaigns brought, as a page",
     response_class=Response,
     responses=described("A self-contained page with charts.", HTML),
@@ -133,13 +140,16 @@ def full_report(shop: ShopOf, as_of: AsOf = None) -> Response:
     return file_reply(lambda file: campaigns_report(found).save(file), name="results", kind=HTML)
 
 
-@router.get("/results", summary="What all campaigns brought, in brief", response_model=AllResults)
+@router.get("/results", Role.VIEWER, summary="What all campaigns brought, in brief", response_model=AllResults)
 def all_results(shop: ShopOf, as_of: AsOf = None) -> Response:
     return reply(shop.results(as_of=as_of))
 
 
 @router.get(
-    "/campaigns/{name}/customers/{customer_id:path}", summary="Why a customer got this code", response_model=Explanation
+    "/campaigns/{name}/customers/{customer_id:path}",
+    Role.PLANNER,
+    summary="Why a customer got this code",
+    response_model=Explanation,
 )
 def customer(shop: ShopOf, name: CampaignName, customer_id: Annotated[str, Path(max_length=1000)]) -> Response:
     try:
@@ -150,6 +160,7 @@ def customer(shop: ShopOf, name: CampaignName, customer_id: Annotated[str, Path(
 
 @router.get(
     "/campaigns/{name}/export",
+    Role.PLANNER,
     summary="The codes to send, as Parquet or CSV",
     response_class=Response,
     responses=described("One row per code.", PARQUET, CSV, **{JSON: {"schema": {"type": "object"}}}),
@@ -164,7 +175,10 @@ def export(shop: ShopOf, request: Request, name: CampaignName) -> Response:
 
 
 @router.get(
-    "/campaigns/{name}/late", summary="Customers who arrived after the launch", response_model=ItemPage[LateDecision]
+    "/campaigns/{name}/late",
+    Role.PLANNER,
+    summary="Customers who arrived after the launch",
+    response_model=ItemPage[LateDecision],
 )
 def late_so_far(shop: ShopOf, name: CampaignName, limit: Limit = 100, cursor: Cursor = None) -> Response:
     from disco.operations.late import late_so_far
@@ -180,6 +194,7 @@ def _late_form(decided: LateDecision) -> dict[str, Any]:
 
 @router.post(
     "/campaigns/{name}/late",
+    Role.PLANNER,
     summary="Decide about a customer who arrives after the launch",
     response_model=LateDecision,
 )
@@ -207,6 +222,7 @@ _ROWS_SCHEMA = {"type": "array", "items": {"$ref": "#/components/schemas/Outcome
 
 @router.post(
     "/campaigns/{name}/outcomes",
+    Role.PLANNER,
     summary="Import purchases, exactly once",
     response_model=Ingested,
     openapi_extra={
@@ -277,13 +293,16 @@ def _cell(value: object) -> str | None:
     return None if value is None else value if isinstance(value, str) else repr(value)
 
 
-@router.post("/batches/{batch_id}/revert", summary="Take a batch of outcomes out again", response_model=Reverted)
+@router.post(
+    "/batches/{batch_id}/revert", Role.PLANNER, summary="Take a batch of outcomes out again", response_model=Reverted
+)
 def revert(shop: ShopOf, batch_id: Annotated[str, Path(max_length=100)], dry_run: DryRun = False) -> Response:
     return reply(shop.revert(batch_id, dry_run=dry_run))
 
 
 @router.get(
     "/batches/{batch_id}/quarantine",
+    Role.PLANNER,
     summary="The rows of a batch that do not count, each with its reason",
     response_class=Response,
     responses=described("As `disco quarantine` writes them.", CSV),
@@ -292,7 +311,7 @@ def quarantine(shop: ShopOf, batch_id: Annotated[str, Path(max_length=100)]) -> 
     return file_reply(lambda file: shop.quarantine(batch_id, file), name="quarantine", kind=CSV)
 
 
-@router.post("/campaigns/{name}/launch", summary="Make a plan real", response_model=Launched)
+@router.post("/campaigns/{name}/launch", Role.PLANNER, summary="Make a plan real", response_model=Launched)
 def launch(shop: ShopOf, name: CampaignName, body: LaunchRequest, dry_run: DryRun = False) -> Response:
     """The plan must be one of this campaign."""
     _refuse_another_campaign(shop, name, body.plan_id)
@@ -315,7 +334,7 @@ def _state_route(action: Literal["pause", "resume", "close"], summary: str) -> N
         return reply(getattr(shop, action)(name))
 
     change.__name__ = action
-    router.post(f"/campaigns/{{name}}/{action}", summary=summary, response_model=CampaignState)(change)
+    router.post(f"/campaigns/{{name}}/{action}", Role.PLANNER, summary=summary, response_model=CampaignState)(change)
 
 
 _state_route("pause", "No codes for late arrivals, for now")
@@ -325,6 +344,7 @@ _state_route("close", "End a campaign for good")
 
 @router.post(
     "/campaigns/{name}/recall",
+    Role.PLANNER,
     summary="Make unused codes invalid",
     response_model=Recalled,
     responses=described("The counts, or the codes to make invalid in the shop.", PARQUET, CSV),

@@ -4,7 +4,7 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from anyio import to_thread
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, Field, ValidationError
 
 from disco.entrypoints.service.shop_of import ShopOf
@@ -15,6 +15,7 @@ from disco.operations.learned import LearnedBelief
 from disco.operations.offline import AllocationSummary
 from disco.records.errors import DiscoError, FileFormatError, InfeasibleError, InputError
 from disco.records.files import temporary_folder
+from disco.records.people import Role
 from disco.web.reading import RequestBody, read_json, uploaded
 from disco.web.replies import (
     BINARY,
@@ -30,12 +31,12 @@ from disco.web.replies import (
     page_of,
     reply,
 )
-from disco.web.route import UPLOAD, DiscoRoute, invalid
+from disco.web.route import UPLOAD, Routes, invalid
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["model"])
+router = Routes("/api/v1", tags=["model"])
 _LARGEST = 2**31 - 1
 _MOST_ROWS = 200_000
 _LONGEST_ARM = 200
@@ -81,7 +82,12 @@ class AbRequest(RequestBody):
     level: float = Field(0.95, description="Of all intervals.")
 
 
-@router.get("/beliefs", summary="The versions of the model, the newest first", response_model=ItemPage[VersionEntry])
+@router.get(
+    "/beliefs",
+    Role.VIEWER,
+    summary="The versions of the model, the newest first",
+    response_model=ItemPage[VersionEntry],
+)
 def beliefs(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
     from disco.operations.demand import list_versions
 
@@ -90,13 +96,15 @@ def beliefs(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response
     return json_reply(page_form(found, after))
 
 
-@router.get("/beliefs/{version}", summary="What a version has learned, per depth", response_model=LearnedBelief)
+@router.get(
+    "/beliefs/{version}", Role.VIEWER, summary="What a version has learned, per depth", response_model=LearnedBelief
+)
 def belief(shop: ShopOf, version: Annotated[str, Path(pattern=r"^(active|[1-9][0-9]{0,8})$")]) -> Response:
     """`active` is the version that decides the next plan."""
     return reply(shop.belief(None if version == "active" else int(version)))
 
 
-@router.get("/demand", summary="Demand over depths, with what was seen", response_model=Demand)
+@router.get("/demand", Role.VIEWER, summary="Demand over depths, with what was seen", response_model=Demand)
 def demand(shop: ShopOf, version: Version = None) -> Response:
     from disco.operations.demand import demand
 
@@ -104,7 +112,7 @@ def demand(shop: ShopOf, version: Version = None) -> Response:
         return reply(demand(store, version))
 
 
-@router.post("/power", summary="How large an A/B test has to be", response_model=PowerResult)
+@router.post("/power", Role.VIEWER, summary="How large an A/B test has to be", response_model=PowerResult)
 def power(body: PowerRequest) -> Response:
     from disco.operations.experiment import power
 
@@ -136,7 +144,7 @@ class Allocated(BaseModel):
     value: list[float]
 
 
-@router.post("/allocate", summary="The solver alone", response_model=Allocated)
+@router.post("/allocate", Role.PLANNER, summary="The solver alone", response_model=Allocated)
 def allocate(shop: ShopOf, body: AllocateRequest) -> Response:
     """422 with `conflicts` where no allocation meets all limits."""
     import pyarrow.parquet as pq
@@ -202,6 +210,7 @@ _AB_LISTS = ("arm", "depth", "full_price", "before", "other_revenue")
 
 @router.post(
     "/ab",
+    Role.VIEWER,
     summary="Read out an A/B test",
     response_model=AbTest,
     openapi_extra={

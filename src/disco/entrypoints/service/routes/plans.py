@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.review import PlanCopy, PlanDifference, PlanEntry, PlanReview
@@ -10,14 +10,16 @@ from disco.records.errors import InputError
 from disco.records.people import Role
 from disco.web.discretion import as_seen
 from disco.web.replies import Cursor, ItemPage, Limit, cursor_of, json_reply, page_form, place_of, reply
-from disco.web.route import DiscoRoute
+from disco.web.route import Routes
 from disco.web.security import refuse_below
 
-router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["plans"])
+router = Routes("/api/v1", tags=["plans"])
 PlanId = Annotated[str, Path(max_length=200, description="The id of a plan, or its beginning.")]
 
 
-@router.get("/plans", summary="The plans that are kept, the newest first", response_model=ItemPage[PlanEntry])
+@router.get(
+    "/plans", Role.VIEWER, summary="The plans that are kept, the newest first", response_model=ItemPage[PlanEntry]
+)
 def plans(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
     from datetime import datetime
 
@@ -38,7 +40,10 @@ def plans(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
 
 
 @router.get(
-    "/plans/{plan_id}/diff/{other}", summary="What changes from one plan to another", response_model=PlanDifference
+    "/plans/{plan_id}/diff/{other}",
+    Role.VIEWER,
+    summary="What changes from one plan to another",
+    response_model=PlanDifference,
 )
 def diff(shop: ShopOf, request: Request, plan_id: PlanId, other: PlanId) -> Response:
     """Settings, and who gets what. Each is the id of a plan, its beginning, or a campaign."""
@@ -48,13 +53,20 @@ def diff(shop: ShopOf, request: Request, plan_id: PlanId, other: PlanId) -> Resp
         return reply(as_seen(request, compare_plans(find_plan(store, plan_id), find_plan(store, other))))
 
 
-@router.get("/plans/{plan_id}/copy", summary="A plan as a file, to be changed into the next", response_model=PlanCopy)
+@router.get(
+    "/plans/{plan_id}/copy",
+    Role.PLANNER,
+    summary="A plan as a file, to be changed into the next",
+    response_model=PlanCopy,
+)
 def copy(shop: ShopOf, plan_id: PlanId) -> Response:
     """`yaml` marks the lines with the name and the dates. `plan_id` may be the name of a campaign."""
     return reply(shop.plan_copy(plan_id))
 
 
-@router.get("/plans/{plan_id}", summary="A plan by depth, group, history and spend", response_model=PlanReview)
+@router.get(
+    "/plans/{plan_id}", Role.VIEWER, summary="A plan by depth, group, history and spend", response_model=PlanReview
+)
 def plan(
     shop: ShopOf,
     request: Request,

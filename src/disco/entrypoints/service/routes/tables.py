@@ -4,7 +4,7 @@ from pathlib import Path as File
 from typing import Annotated, Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import Field
 
 from disco.entrypoints.python import Shop
@@ -17,10 +17,10 @@ from disco.web.discretion import as_seen
 from disco.web.once import answered_once
 from disco.web.reading import RequestBody, read_json, uploaded
 from disco.web.replies import CSV, ENDINGS, JSON, PARQUET, ItemPage, described, json_reply, reply, streamed_reply
-from disco.web.route import UPLOAD, DiscoRoute, invalid
+from disco.web.route import UPLOAD, Routes, invalid
 from disco.web.security import refuse_below
 
-router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["tables"])
+router = Routes("/api/v1", tags=["tables"])
 TableName = Annotated[str, Path(max_length=60, description=f"One of {', '.join(SCHEMAS)}.")]
 
 
@@ -33,19 +33,22 @@ class TablePlace(RequestBody):
     query: str | None = Field(None, min_length=1, max_length=100_000, description="A SELECT that gives the columns.")
 
 
-@router.get("/tables", summary="The tables of the shop", response_model=ItemPage[TableState])
+@router.get("/tables", Role.VIEWER, summary="The tables of the shop", response_model=ItemPage[TableState])
 def tables(shop: ShopOf, request: Request) -> Response:
     items = [as_seen(request, table_state(shop, name)).as_dict() for name in SCHEMAS]
     return json_reply({"items": items, "next": None})
 
 
-@router.get("/tables/{name}", summary="A table: where it is, its columns and rows", response_model=TableState)
+@router.get(
+    "/tables/{name}", Role.VIEWER, summary="A table: where it is, its columns and rows", response_model=TableState
+)
 def table(shop: ShopOf, request: Request, name: TableName) -> Response:
     return reply(as_seen(request, table_state(shop, name)))
 
 
 @router.put(
     "/tables/{name}",
+    Role.PLANNER,
     summary="Replace a table",
     response_model=TableState,
     openapi_extra={
@@ -98,7 +101,9 @@ def _pointed(shop: Shop, request: Request, name: str, body: File) -> TableState:
     return point_to(shop, name, file=source.file, query=source.query)
 
 
-@router.put("/tables/{name}/columns", summary="What the columns of a table are called", response_model=TableState)
+@router.put(
+    "/tables/{name}/columns", Role.PLANNER, summary="What the columns of a table are called", response_model=TableState
+)
 def columns(shop: ShopOf, name: TableName, body: dict[str, Annotated[str, Field(max_length=300)]]) -> Response:
     """Our name → yours, such as {"full_price": "Warenwert"}; an empty object: ours. Kept in disco.yaml."""
     return reply(map_columns(shop, name, body))
@@ -113,6 +118,7 @@ class FeaturesRequest(RequestBody):
 
 @router.post(
     "/features",
+    Role.PLANNER,
     summary="The features of every customer as of a day",
     response_class=Response,
     responses=described("One row per customer, as `disco features` writes them.", PARQUET),

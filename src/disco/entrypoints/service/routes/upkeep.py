@@ -2,16 +2,17 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import Field
 
 from disco.entrypoints.service.shop_of import ShopOf
 from disco.operations.forget import Forgotten, Pruned
+from disco.records.people import Role
 from disco.web.reading import RequestBody
 from disco.web.replies import ARCHIVE, described, reply, streamed_reply
-from disco.web.route import DiscoRoute
+from disco.web.route import Routes
 
-router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["upkeep"])
+router = Routes("/api/v1", tags=["upkeep"])
 _MOST_CUSTOMERS = 10_000
 _LONGEST_DAYS = 100 * 365
 DryRun = Annotated[bool, Query(description="Show what would happen; write nothing.")]
@@ -38,6 +39,7 @@ class PruneRequest(RequestBody):
 
 @router.get(
     "/backup",
+    Role.ADMIN,
     summary="The shop in one file",
     response_class=Response,
     responses=described("A tar.gz archive, as `disco backup` writes it.", ARCHIVE),
@@ -57,13 +59,13 @@ async def backup(
     )
 
 
-@router.post("/forget", summary="Forget customers, everywhere", response_model=Forgotten)
+@router.post("/forget", Role.ADMIN, summary="Forget customers, everywhere", response_model=Forgotten)
 def forget(shop: ShopOf, body: ForgetRequest, dry_run: DryRun = False) -> Response:
     """Another name takes the place of their ids, and their features and contexts go. This cannot be undone. Where
     `unfinished` is not empty, repeat the request."""
     return reply(shop.forget(body.customers, dry_run=dry_run))
 
 
-@router.post("/prune", summary="Remove what is old and needed by nothing", response_model=Pruned)
+@router.post("/prune", Role.ADMIN, summary="Remove what is old and needed by nothing", response_model=Pruned)
 def prune(shop: ShopOf, body: PruneRequest, dry_run: DryRun = False) -> Response:
     return reply(shop.prune(days=body.days, features=body.features, dry_run=dry_run))
