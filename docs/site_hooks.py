@@ -100,24 +100,46 @@ def linked(markdown: str, *, page: str) -> str:
     page: the path of the page within the site.
     """
     origin = (ROOT / ROOT_PAGES[page]).parent if page in ROOT_PAGES else (DOCS / page).parent
-    places = {(ROOT / file).resolve(): name for name, file in ROOT_PAGES.items()}
     up = "../" * page.count("/")
-
-    def place(target: str) -> str | None:
-        found = (origin / target).resolve()
-        if found in places:
-            return up + places[found]
-        if found.is_dir():
-            found = found / "README.md"
-        return up + found.relative_to(DOCS).as_posix() if found.is_relative_to(DOCS) else None
 
     def link(match: re.Match[str]) -> str:
         text, target, anchor = match[1], match[2], match[3] or ""
-        to = place(target)
-        return f"[{text}]({to}{anchor})" if to is not None else text if text.startswith("`") else f"`{text}`"
+        place = _place(target, origin)
+        return f"[{text}]({up}{place}{anchor})" if place is not None else text if text.startswith("`") else f"`{text}`"
 
     text = _LINK.sub(link, markdown)
-    return _IMAGE.sub(lambda match: f"![{match[1]}]({place(match[2])})", text)
+    return _IMAGE.sub(lambda match: f"![{match[1]}]({up}{_place(match[2], origin)})", text)
+
+
+def navigation(index: str) -> list[dict[str, Any]]:
+    """The parts of the site: those of docs/README.md (`index`) in their order; Reference is the last."""
+    parts: list[dict[str, Any]] = [{"Home": "README.md"}]
+    for section in index.split("\n## ")[1:]:
+        title, _, text = section.partition("\n")
+        targets = [
+            target for line in text.splitlines() if line.startswith("- ") for _, target, _ in _LINK.findall(line)
+        ]
+        pages = [_place(target, DOCS) for target in targets]
+        parts.append({title.strip(): [page for page in dict.fromkeys(pages) if page is not None]})
+    parts[-1]["Reference"] += [f"reference/{page}.md" for page in ("index", *REFERENCE)] + ["http.md"]
+    return parts
+
+
+def _place(target: str, origin: Path) -> str | None:
+    """The page of the site that a link leads to, seen from a folder; None: it is no page of it."""
+    found = (origin / target).resolve()
+    for name, file in ROOT_PAGES.items():
+        if found == (ROOT / file).resolve():
+            return name
+    if found.is_dir():
+        found = found / "README.md"
+    return found.relative_to(DOCS).as_posix() if found.is_relative_to(DOCS) else None
+
+
+def on_config(config: Any) -> Any:
+    """Order the pages as docs/README.md does, so that a new page has to be named in one place."""
+    config.nav = navigation((DOCS / "README.md").read_text(encoding="utf-8"))
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

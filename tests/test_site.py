@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 import disco
 
@@ -20,22 +19,15 @@ HOOKS = SimpleNamespace(**runpy.run_path(str(DOCS / "site_hooks.py")))
 MADE = {*HOOKS.ROOT_PAGES, *HOOKS.reference_pages(disco._HOME_OF), "http.md"}
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads mkdocs.yml without the Python objects that it names."""
-
-
-_Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: suffix)
-
-
-def _navigation(part: Any) -> list[str]:
+def _named(part: Any) -> list[str]:
     if isinstance(part, str):
         return [part]
     parts = part.values() if isinstance(part, dict) else part
-    return [name for one in parts for name in _navigation(one)]
+    return [name for one in parts for name in _named(one)]
 
 
 def test_the_navigation_names_every_page_once_and_no_other() -> None:
-    named = _navigation(yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), _Loader)["nav"])
+    named = _named(HOOKS.navigation((DOCS / "README.md").read_text(encoding="utf-8")))
     pages = {page.name for page in DOCS.glob("*.md")} | MADE | {"decisions/README.md"}
     assert sorted(named) == sorted(pages)
 
