@@ -192,7 +192,6 @@ def test_no_result_depends_on_the_engine_or_on_the_size_of_a_chunk(engine, work,
     for size in (977,) if isinstance(engine, SparkEngine) else (977, 4096):
         monkeypatch.setattr(chunks, "CHUNK_ROWS", size)
         monkeypatch.setattr(tables, "CHUNK", size)
-        monkeypatch.setattr(tables, "_SMALL_CHUNK", size)
         monkeypatch.setattr(evidence, "_CHUNK_ROWS", size)
         found = work(engine)
         assert same_layout(found, whole)

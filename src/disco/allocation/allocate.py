@@ -13,6 +13,7 @@ a pass that settles everybody again, so that nobody's choice need be remembered.
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -35,7 +36,6 @@ from disco.allocation.solve import Closed, first_codes, solve, solve_table
 from disco.allocation.table import (
     ID,
     Layout,
-    Pass,
     Reading,
     SettlingRule,
     Survey,
@@ -159,17 +159,12 @@ def certified(
     budget_price: float | None = None,
     engine: Engine | None = None,
 ) -> Allocation:
-    """A solution with its proof: prices per depth, and per segment on top of them."""
-    columns = problem.columns
-    prices = found.potentials[1 : columns + 1]
-    on_top = None
-    if problem.limits.segment_caps is not None:
-        on_top = found.potentials[found.tree.leaf] - prices
+    """A solution with its proof."""
     return certify(
         problem,
         found.choice,
-        prices,
-        segment_prices=on_top,
+        found.prices,
+        segment_prices=found.segment_prices,
         budget_price=budget_price,
         seconds=seconds,
         engine=engine,
@@ -180,15 +175,13 @@ def _read_warm(prices: ArrayLike | None, *, columns: int) -> Vector | None:
     """One price per column: of an earlier solve, or a guess."""
     if prices is None:
         return None
-    try:
+    found = repr(prices)
+    with suppress(TypeError, ValueError):  # text, or rows of several lengths
         given = np.asarray(prices, np.float64)
-    except (TypeError, ValueError):  # text, or rows of several lengths
-        raise InputError(
-            "warm_prices", found=repr(prices), expected=f"{columns} finite prices, one per column"
-        ) from None
-    if given.shape != (columns,) or not np.isfinite(given).all():
-        raise InputError("warm_prices", found=f"{given.tolist()}", expected=f"{columns} finite prices, one per column")
-    return given
+        if given.shape == (columns,) and np.isfinite(given).all():
+            return given
+        found = f"{given.tolist()}"
+    raise InputError("warm_prices", found=found, expected=f"{columns} finite prices, one per column")
 
 
 def allocate_offer(
@@ -206,7 +199,7 @@ def allocate_offer(
     values, costs: (customers, depths of the offer); costs only where it has a budget.
     warm_prices: (depths,) prices of an earlier, similar solve.
     """
-    problem = read_problem(
+    allocation = allocate(
         values,
         offer.caps,
         depths=offer.depths,
@@ -214,11 +207,10 @@ def allocate_offer(
         costs=costs,
         budget=offer.budget,
         segments=Segments.of(audience, offer),
-        eligible=None,
         ids=audience.ids,
+        warm_prices=warm_prices,
+        engine=engine,
     )
-    warm = _read_warm(warm_prices, columns=problem.columns)
-    allocation = replace(solve_problem(problem, warm=warm, engine=engine), ids=problem.ids)
     allocation.require_feasible(where=where)
     return allocation
 
@@ -334,11 +326,10 @@ def frontier(
     for weight in weights:
         values = np.asfortranarray(weight * gained - given)
         for budget in limits:
-            problem = read_problem(
+            found = allocate(
                 values, caps, depths=named, costs=given, budget=budget, floors=floors, segments=segments,
-                eligible=eligible, ids=ids,
+                eligible=eligible, ids=ids, warm_prices=warm, engine=engine,
             )  # fmt: skip
-            found = solve_problem(problem, warm=warm, engine=engine)
             if found.status is not Status.INFEASIBLE:
                 warm = found.prices
             taken = np.flatnonzero(found.choice >= 0)
@@ -447,8 +438,9 @@ class _Choices:
         return pa.schema([pa.field(name, kind) for name, kind in names])
 
 
-def _choices(rule: SettlingRule, opened: Rows, choice: Array, reading: Reading) -> _Choices:
+def _choices(rule: SettlingRule, opened: Rows | None, choice: Array, reading: Reading) -> _Choices:
     """opened: whom the rule leaves open, by key; choice: theirs. InputError where two ids cannot be told apart."""
+    assert opened is not None
     if (opened.keys[1:] == opened.keys[:-1]).any():
         raise InputError(
             "customer_id",
@@ -457,12 +449,6 @@ def _choices(rule: SettlingRule, opened: Rows, choice: Array, reading: Reading) 
             fix="Write one of the two ids in another way.",
         )
     return _Choices(reading, rule, opened.keys, choice.astype(np.int16))
-
-
-def _choices_after(passed: Pass, choice: Array, reading: Reading) -> _Choices:
-    """choice: of those whom the pass left open."""
-    assert passed.at_hand is not None
-    return _choices(passed.rule, passed.at_hand, choice, reading)
 
 
 def _first_codes_of(choices: _Choices, prices: Array, places: Array, scale: float, chunk: pa.Table) -> Array:
@@ -544,7 +530,7 @@ class _Run:
         solved = None if limits.contradict else self._solve(survey, limits)
         if solved is not None:
             return self._checked(solved, limits)
-        everybody = self._table(survey, limits).screen(Nobody(_groups(limits))).at_hand
+        everybody = self._table(survey, limits).screen(Nobody(limits.groups)).at_hand
         if everybody is None:
             size = survey.sample.nbytes / max(survey.sample.size, 1) * survey.customers
             raise InputError(
@@ -601,7 +587,8 @@ class _Run:
             filled = solve_budget_in_chunks(self._table(survey, limits), budget)
             if filled is not None:
                 priced, choice = filled.solution.bound_from, filled.solution.solution.choice
-                choices = _choices_after(filled.last_pass, choice, Reading(self.layout, None, budget))
+                last = filled.last_pass
+                choices = _choices(last.rule, last.at_hand, choice, Reading(self.layout, None, budget))
                 return _Solved(choices, replace(priced.solution, choice=choice), rate=priced.rate)
         closed = None
         if tree.leaf.shape[0] > 1:
@@ -616,7 +603,7 @@ class _Run:
         assert passed.at_hand is not None
         if budget is not None and rounded(passed.cost + cost_of(passed.at_hand, placed.choice)) > budget:
             return None
-        choices = _choices_after(passed, placed.choice, table.reading)
+        choices = _choices(passed.rule, passed.at_hand, placed.choice, table.reading)
         if closed is not None:
             on_grid = closed.on_grid(found)
             first = self._fold(partial(_first_codes_of, choices, on_grid, closed.places, closed.scale), np.maximum)
@@ -625,14 +612,9 @@ class _Run:
 
     def _solved_here(self, rows: Rows, limits: Limits) -> TableAllocation:
         """All customers are here: solved as any table in memory, then checked by a pass as any other."""
-        if limits.segment_caps is not None:
-            limits = replace(limits, segment=rows.group)
         if rows.costs is not None and limits.budget is not None:
             limits = replace(limits, budget=allowed_budget(rows.costs, rows.eligible, limits.budget))
-        problem = AllocationProblem(
-            rows.values, limits, rows.eligible, rows.costs, rows.keys, self.layout.depths, rows.largest_cost
-        )
-        found = solve_problem(problem)
+        found = solve_problem(AllocationProblem.of(rows, limits, self.layout.depths, rows.largest_cost))
         if found.status is Status.INFEASIBLE:
             return TableAllocation(
                 replace(found, choice=found.choice[:0], seconds=time.perf_counter() - self.start),
@@ -642,7 +624,7 @@ class _Run:
         tree = tree_of(limits)
         if found.segment_prices is not None:
             potentials = np.concatenate([potentials, (found.prices + found.segment_prices).ravel()])
-        choices = _choices(Nobody(_groups(limits)), rows, found.choice, Reading(self.layout))
+        choices = _choices(Nobody(limits.groups), rows, found.choice, Reading(self.layout))
         placed = Assignment(found.choice, potentials, tree)
         solved = _Solved(choices, placed, found.budget_price, found.bound, found.segment_prices)
         return self._checked(solved, limits)
@@ -651,10 +633,8 @@ class _Run:
         """The result with its proof: one more pass."""
         seconds, start = time.perf_counter() - self.start, time.perf_counter()
         choices, found, rate = solved.choices, solved.found, solved.rate or 0.0
-        prices, on_top = found.potentials[1 : len(self.layout.depths) + 1], solved.segment_prices
-        if on_top is None and limits.segment_caps is not None:
-            on_top = found.potentials[found.tree.leaf] - prices
-        allowed = allowed_prices(limits, prices, on_top)
+        on_top = found.segment_prices if solved.segment_prices is None else solved.segment_prices
+        allowed = allowed_prices(limits, found.prices, on_top)
         most = np.inf if limits.budget is None else limits.budget
         totals = self._fold(partial(_audited, choices, allowed.by_place, rate, most), Audit.__add__)
         cost = None if limits.budget is None else rounded(totals.cost)
@@ -681,8 +661,3 @@ def _only(segments: Mapping[str, SegmentLimits] | None) -> tuple[str | None, Seg
         )
     ((column, limits),) = segments.items()
     return column, limits
-
-
-def _groups(limits: Limits) -> int:
-    """How many segments are told apart."""
-    return 1 if limits.segment_caps is None else int(limits.segment_caps.shape[0])

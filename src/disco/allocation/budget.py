@@ -33,7 +33,7 @@ from disco.allocation.problem import AllocationProblem, largest_of
 from disco.allocation.rate_range import BudgetTable, Ends, contested_part
 from disco.allocation.small import Relaxed, search_to_the_end
 from disco.allocation.solve import solve
-from disco.allocation.table import Pass, TableInChunks
+from disco.allocation.table import Pass, TableInChunks, affordable
 from disco.records.arrays import Array
 from disco.records.compiled import njit
 from disco.records.identity import customer_keys
@@ -267,8 +267,7 @@ def _affordable(problem: AllocationProblem) -> AllocationProblem:
     budget = problem.limits.budget
     if budget is None or problem.costs is None or problem.largest_cost <= budget:
         return problem
-    within = problem.costs <= np.float64(budget)  # a plain float would be rounded to the precision of the costs
-    eligible = within if problem.eligible is None else within & problem.eligible
+    eligible = affordable(problem.rows, budget)
     return replace(problem, eligible=eligible, largest_cost=largest_of(problem.costs, eligible))
 
 
@@ -396,8 +395,7 @@ def _sampled_rate(lagrangian: Lagrangian) -> float:
     The search among all customers then begins at the sample's prices.
     """
     problem = lagrangian.problem
-    keys = problem.keys_of(np.arange(problem.customers))
-    sample = problem.part(np.argpartition(keys, RATE_SAMPLED)[:RATE_SAMPLED])
+    sample = problem.part(np.argpartition(problem.all_keys, RATE_SAMPLED)[:RATE_SAMPLED])
     small = Lagrangian(sample, warm=lagrangian.warm)
     over_budget = small.at(0.0)
     if over_budget.fits or not over_budget.solution.feasible:

@@ -74,43 +74,31 @@ class _Program:
     ) -> tuple[Any, dict[tuple[int, bool], int]]:
         """Least Σ of what the limits `giving` (None: all) give way, and the line of each limit."""
         from scipy.optimize import linprog
-        from scipy.sparse import csr_matrix
+        from scipy.sparse import csr_matrix, hstack, vstack
 
-        columns = self.allowed.shape[1]
-        rows = self.low.size
+        columns, rows, types = self.allowed.shape[1], self.low.size, self.size.size
         of_type, of_column = np.nonzero(self.allowed)
-        cells = of_type.size
+        cells = np.arange(of_type.size)
         above = [(row, True) for row in range(rows) if self.low[row] > 0 and (row, True) not in free]
         below = [(row, False) for row in range(rows) if self.high[row] < UNLIMITED and (row, False) not in free]
-        row_of_cell = [of_column]
-        if rows > columns:
-            row_of_cell.append(columns + self.segment[of_type] * columns + of_column)
-        bounds = [float(size) for size in self.size]
-        lines: dict[tuple[int, bool], int] = {}
-        for limit in (*above, *below):
-            lines[limit] = len(bounds)
-            bounds.append(float(-self.low[limit[0]] if limit[1] else self.high[limit[0]]))
-        index_row = [of_type]
-        index_column = [np.arange(cells)]
-        weight = [np.ones(cells)]
-        for of_row in row_of_cell:
-            for is_floor, sign in ((True, -1.0), (False, 1.0)):
-                line = np.array([lines.get((int(row), is_floor), -1) for row in range(rows)])[of_row]
-                used = line >= 0
-                index_row.append(line[used])
-                index_column.append(np.flatnonzero(used))
-                weight.append(np.full(int(used.sum()), sign))
+        lines = {limit: types + line for line, limit in enumerate((*above, *below))}
+        bounds = [*self.size, *(-self.low[row] if is_floor else self.high[row] for row, is_floor in lines)]
         given_way = [lines[limit] for limit in (lines if giving is None else giving) if limit in lines]
-        index_row.append(np.array(given_way, np.int64))
-        index_column.append(cells + np.arange(len(given_way)))
-        weight.append(np.full(len(given_way), -1.0))
-        matrix = csr_matrix(
-            (np.concatenate(weight), (np.concatenate(index_row), np.concatenate(index_column))),
-            shape=(len(bounds), cells + max(len(given_way), 1)),
-        )
-        cost = np.zeros(matrix.shape[1])
-        cost[cells:] = 1.0
-        return linprog(cost, A_ub=matrix, b_ub=np.array(bounds), method="highs"), lines
+
+        def cells_of(line: Integers, count: int) -> Any:
+            """(lines, cells) which cells count in each line, from the line of each cell."""
+            return csr_matrix((np.ones(cells.size), (line, cells)), shape=(count, cells.size))
+
+        counted = cells_of(of_column, rows)
+        if rows > columns:
+            counted = counted + cells_of(columns + self.segment[of_type] * columns + of_column, rows)
+        lines_of = counted[[row for row, _ in above]], counted[[row for row, _ in below]]
+        customers = vstack([cells_of(of_type, types), -lines_of[0], lines_of[1]])
+        ways = np.arange(len(given_way))
+        gives = csr_matrix((np.full(ways.size, -1.0), (given_way, ways)), shape=(len(bounds), max(ways.size, 1)))
+        matrix = hstack([customers, gives])
+        cost = np.repeat([0.0, 1.0], [cells.size, gives.shape[1]])
+        return linprog(cost, A_ub=matrix, b_ub=np.array(bounds, np.float64), method="highs"), lines
 
 
 def _program(problem: AllocationProblem) -> tuple[_Program, list[_Limit]]:
@@ -330,6 +318,5 @@ def _cheapest_floor(problem: AllocationProblem, floors: list[_Limit], least: _Le
 
 def _pays(problem: AllocationProblem, limit: _Limit, least: _LeastCost, change: int) -> bool:
     """Whether the budget pays for the floors when this one is lowered by so many."""
-    prices = least.solution.potentials[1 : problem.columns + 1]
-    found = _least_cost(problem, _changed(problem.limits, limit, change), warm=prices)
+    found = _least_cost(problem, _changed(problem.limits, limit, change), warm=least.solution.prices)
     return found is not None and found.cost <= (problem.limits.budget or 0.0)

@@ -500,24 +500,20 @@ def _anchor(sample: Array, prices: Array, counts: Array, density: Array, without
     return float(np.partition(first, without)[without]) if 0 < without < rows else 0.0
 
 
-def guess(
-    sample: Array, low: Array, high: Array, prices: Array, cold: bool, precision: "Precision", width: Array,
-    lowest: Array, error: Array,
-) -> tuple[float, float, float]:  # fmt: skip
-    """Improve prices on a sample and fill the half-widths around them; lowest: (depths,) the end of a scarce one's bar.
+def _guess_of_depths(
+    sample: Array, low: Array, high: Array, potentials: Array | None, precision: "Precision", *, top: float
+) -> "Guess":
+    """Newton on a sample without segments, and the half-widths around where it ends.
 
     Three kinds of prices have three kinds of error bars: those with a density of ties (`box`), those of scarce depths,
-    which a single customer sets (`_lowest`), and their common level where nearly everybody has a code (`_anchor`).
-
-    lowest is filled with -∞ for depths that are not scarce. The bar of a scarce one has no upper end.
-    error: (depths, depths), filled with the covariance of the prices.
-    Returns the width of the common shift, the imbalance left, and how many customers the box leaves open, about.
+    which a single customer sets and whose bars have no upper end (`_lowest`), and their common level where nearly
+    everybody has a code (`_anchor`).
     """
     columns, rows = sample.shape
     spread, noise_share = precision.spread, precision.noise_share
-    counts = np.empty(columns)
-    density = np.empty((columns, columns))
-    if cold:
+    prices = np.zeros(columns) if potentials is None else np.clip(potentials[:columns], -top, top)
+    counts, density = np.empty(columns), np.empty((columns, columns))
+    if potentials is None:
         for step in _NESTED:  # far away, few customers show the way as well as many
             if rows // step >= _LEAST_NESTED:
                 part = 1.0 / step
@@ -533,6 +529,7 @@ def guess(
         without = _left_over(spare, spread, noise_share) if 0.0 < spare < _SCARCE else 0
         level = _anchor(sample, prices, counts, density, without if without < rows // 32 else 0)
     hold_one = level > 0.0 or spare <= 1e-9 * rows
+    width, error = np.empty(columns), np.empty((columns, columns))
     shift, opened = box(
         density, prices, counts, low, high, float(rows), noise_share, spread, scarce, width, error, hold_one
     )
@@ -541,10 +538,11 @@ def guess(
         opened += without
     if hold_one:
         error += (shift / spread) ** 2  # of the level, which all prices have in common: another may be the one at 0
-    lowest[:] = -np.inf
+    lowest = np.full(columns, -np.inf)  # the end of a scarce depth's bar
     if scarce.any():
         opened += _lowest(sample, prices, high, scarce, noise_share, spread, shift, width, lowest)
-    return shift, missed, opened
+    gaps = _gaps_of_guess(prices, width, lowest, shift, error, spread) if noise_share > 0.0 else None
+    return Guess(prices, _box_of_guess(prices, width, lowest, shift, top), gaps, opened / max(rows, 1), missed)
 
 
 def _lowest(
@@ -743,17 +741,7 @@ def guess_prices(
     """
     if tree.leaf.shape[0] > 1:
         return _guess_in_segments(sample, tree, high, potentials, precision, top=top)
-    columns = sample.net.shape[0]
-    width, lowest, error = np.empty(columns), np.empty(columns), np.empty((columns, columns))
-    centre = np.zeros(columns) if potentials is None else np.clip(potentials[:columns], -top, top)
-    shift, missed, opened = guess(
-        sample.net, low, high, centre, potentials is None, precision, width, lowest, error
-    )  # fmt: skip
-    gaps = None
-    if precision.noise_share > 0.0:
-        gaps = _gaps_of_guess(centre, width, lowest, shift, error, precision.spread)
-    box = _box_of_guess(centre, width, lowest, shift, top)
-    return Guess(centre, box, gaps, opened / max(sample.size, 1), missed)
+    return _guess_of_depths(sample.net, low, high, potentials, precision, top=top)
 
 
 def _guess_in_segments(
@@ -828,9 +816,7 @@ class _Caps:
 
     def potentials(self, y: Array) -> Array:
         """(nodes - 1,), prices summed up to each node."""
-        summed = y.copy()
-        summed[self.columns :] += np.tile(y[: self.columns], self.groups)
-        return summed
+        return self.tree.summed(np.append(0.0, y))[1:]
 
     def of_places(self, y: Array) -> Array:
         """π (groups, depths)."""
@@ -840,10 +826,6 @@ class _Caps:
         """(groups, depths) places whose π moves where these prices (nodes - 1,) are free."""
         places = free[self.columns :].reshape(self.groups, self.columns) | free[: self.columns]
         return np.ascontiguousarray(places)
-
-    def below(self, counts: Array) -> Array:
-        """(nodes - 1,) customers below each node, from (groups, depths)."""
-        return np.concatenate([counts.sum(axis=0), counts.ravel()])
 
     def curvature(self, density: Array) -> Array:
         """Σ_g B_gᵀ Q_g B_g, (nodes - 1, nodes - 1), from (groups, depths, depths)."""
@@ -856,14 +838,11 @@ class _Caps:
         return whole
 
     def error_of_places(self, covariance: Array) -> Array:
-        """Standard errors of π (groups, depths) from the covariance of y."""
-        columns = self.columns
+        """Standard errors of π (groups, depths), sums of two of y each, from the covariance of y."""
+        own, above = np.arange(self.columns, self.nodes), np.tile(np.arange(self.columns), self.groups)
         variance = covariance.diagonal()
-        shared = np.concatenate(
-            [covariance[:columns, columns * (g + 1) : columns * (g + 2)].diagonal() for g in range(self.groups)]
-        )
-        total = np.tile(variance[:columns], self.groups) + 2.0 * shared + variance[columns:]
-        return np.sqrt(np.maximum(total, 0.0)).reshape(self.groups, columns)
+        total = variance[above] + 2.0 * covariance[above, own] + variance[own]
+        return np.sqrt(np.maximum(total, 0.0)).reshape(self.groups, self.columns)
 
 
 class _BySegment:
@@ -923,7 +902,7 @@ def _guess_by_limits(
                 few = sample.thinned(step)
                 y = _descend_limits(few, limits, high * (few.rows / sample.rows), y, 1.0 + 0.005 * few.rows)[0]
     y, missed, density = _descend_limits(sample, limits, high, y, precision.tolerance)
-    below = limits.below(sample.counts)
+    below = limits.tree.below(sample.counts)[1:]
     counts = sample.counts.ravel()
     apart = precision.noise_share * (np.diag(counts) - np.outer(counts, counts) / max(sample.rows, 1))
     at_nodes = np.vstack([np.tile(np.eye(limits.columns), limits.groups), np.eye(counts.size)])
@@ -952,7 +931,7 @@ def _descend_limits(
 
     def at(y: Array) -> tuple[float, Array, Array, float]:
         value = sample.demand(limits.of_places(y)) + float(y @ capped)
-        over = limits.below(sample.counts) - high
+        over = limits.tree.below(sample.counts)[1:] - high
         free = limits.capped & ((y > 0.0) | (over > 0.0))
         return value, over, free, float(np.abs(over[free]).max(initial=0.0))
 

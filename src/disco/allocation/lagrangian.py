@@ -59,12 +59,12 @@ class SumGrid:
     grid_top: float  # no smaller than `AllocationProblem.grid_top` of any part of the table
 
     @classmethod
-    def of(cls, *, customers: int, largest: float, largest_cost: float, budget: float, grid_top: float) -> "SumGrid":
+    def of(cls, customers: int, largest: float, largest_cost: float, budget: float, least_top: float) -> "SumGrid":
         """largest, largest_cost: magnitudes of values and costs that customers are eligible for."""
         value_scale, cost_scale = _sum_scale(largest, customers), _sum_scale(largest_cost, customers)
         # no sum of scaled costs reaches 2⁶², so a larger budget never binds
         units = math.floor(min(budget * cost_scale, 2.0**62)) if largest_cost > 0 else 0
-        return cls(customers, value_scale, cost_scale, budget, units, grid_top)
+        return cls(customers, value_scale, cost_scale, budget, units, max(largest, least_top))
 
     @property
     def unit(self) -> float:
@@ -182,13 +182,6 @@ def limit_prices(tree: Tree, potentials: Array) -> Array:
     return price
 
 
-def place_prices(tree: Tree, price: Array) -> Array:
-    """(nodes,) what a customer at each place pays: its own price and that of the limit above it."""
-    place = price.copy()
-    place[1:] += np.where(tree.parent[1:] > 0, price[tree.parent[1:]], 0.0)  # two levels at most
-    return place
-
-
 def worth_of_limits(tree: Tree, price: Array) -> Array:
     """(nodes - 1,) what each limit is worth at its price."""
     return np.where(price[1:] > 0.0, price[1:] * tree.high[1:], price[1:] * tree.low[1:])
@@ -221,7 +214,11 @@ class Lagrangian:
         self.costs: Array = problem.costs
         self.filled: tuple[float, float, Assignment] | None = None  # the two rates filled from last, and the result
         self.holds = True  # whether everybody else was settled rightly at all budget prices so far
-        self.grid = _grid_of(problem, problem.limits.budget) if rest is None else rest.grid
+        if rest is None:
+            largest, money = largest_of(problem.values, problem.eligible), problem.limits.budget
+            self.grid = SumGrid.of(problem.customers, largest, problem.largest_cost, money, problem.least_top)
+        else:
+            self.grid = rest.grid
 
     def at(self, rate: float) -> Priced:
         """The exact solution at a budget price."""
@@ -328,7 +325,7 @@ class Lagrangian:
         """Σ_i max(0, max_k v - rate · c - price) + what the limits are worth + rate · budget, as the bound."""
         tree, problem = side.solution.tree, self.problem
         price = limit_prices(tree, potentials)
-        allowed, limits = place_prices(tree, price), float(worth_of_limits(tree, price).sum())
+        allowed, limits = tree.summed(price), float(worth_of_limits(tree, price).sum())
         cells = problem.rows.cells()
 
         def added(rows: slice) -> float:
@@ -344,14 +341,3 @@ class Lagrangian:
         """The rate at which two allocations are worth the same."""
         gained = over_budget.worth - within_budget.worth
         return gained / (over_budget.spent - within_budget.spent) / self.grid.unit
-
-
-def _grid_of(problem: AllocationProblem, budget: float) -> SumGrid:
-    largest = largest_of(problem.values, problem.eligible)
-    return SumGrid.of(
-        customers=problem.customers,
-        largest=largest,
-        largest_cost=problem.largest_cost,
-        budget=budget,
-        grid_top=max(largest, problem.least_top),
-    )

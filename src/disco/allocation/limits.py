@@ -56,27 +56,34 @@ class Limits:
     segment_labels: tuple[object, ...] = ()
     budget: float | None = None  # money
 
-    def part(self, rows: Integers, share: float) -> "Limits":
-        """The limits of some customers who are this share of all, rounded so that no floor asks more than its cap."""
+    def part(self, share: float) -> "Limits":
+        """The limits of some customers who are this share of all, rounded so that no floor asks more than its cap.
+
+        Who they are, and so their segments, is said where they become a problem (`AllocationProblem.of`).
+        """
         caps, floors = _scaled(self.caps, self.floors, share)
         budget = None if self.budget is None else self.budget * share
-        if self.segment is None or self.segment_caps is None or self.segment_floors is None:
+        if self.segment_caps is None or self.segment_floors is None:
             return Limits(caps, floors, budget=budget)
         segment_caps, segment_floors = _scaled(self.segment_caps, self.segment_floors, share)
-        return Limits(caps, floors, segment_caps, segment_floors, self.segment[rows], self.segment_labels, budget)
+        return Limits(caps, floors, segment_caps, segment_floors, None, self.segment_labels, budget)
 
-    def left_by(self, counts: Integers, *, segment: Integers | None, budget: float | None) -> "Limits":
+    def left_by(self, counts: Integers, *, budget: float | None) -> "Limits":
         """What is left to the others once some customers have their places: a cap below 0 is one that these break.
 
-        counts: (groups, depths) of those who have theirs.
-        segment: (others,) rows of the others' segments.
+        counts: (groups, depths) of those who have theirs. As in `part`, the others' segments are said later.
         budget: what is left of it.
         """
         caps, floors = _lowered(self.caps, self.floors, counts.sum(axis=0))
         if self.segment_caps is None or self.segment_floors is None:
             return Limits(caps, floors, budget=budget)
         segment_caps, segment_floors = _lowered(self.segment_caps, self.segment_floors, counts)
-        return Limits(caps, floors, segment_caps, segment_floors, segment, self.segment_labels, budget)
+        return Limits(caps, floors, segment_caps, segment_floors, None, self.segment_labels, budget)
+
+    @property
+    def groups(self) -> int:
+        """How many segments are told apart, with that of all others."""
+        return 1 if self.segment_caps is None else int(self.segment_caps.shape[0])
 
     @property
     def has_floors(self) -> bool:
@@ -286,19 +293,26 @@ class Tree:
     def nodes(self) -> int:
         return int(self.parent.size)
 
+    def below(self, counts: Array) -> Array:
+        """(nodes,) customers below each node, 0 for the root; counts: (groups, depths) customers at each place."""
+        below = np.zeros(self.nodes, counts.dtype)
+        below[1 : counts.shape[1] + 1] = counts.sum(axis=0)
+        below[self.leaf] = counts
+        return below
+
+    def summed(self, prices: Array) -> Array:
+        """(nodes,) what a customer below each node pays: its own price and that of the depth above it."""
+        summed = prices.copy()
+        summed[1:] += np.where(self.parent[1:] > 0, prices[self.parent[1:]], 0.0)  # two levels at most
+        return summed
+
     def left_after(self, counts: Array, low: Array | None = None, high: Array | None = None) -> tuple[Array, Array]:
         """low and high after `counts` (groups, depths) customers have taken their places.
 
         As they come: a floor that is met is below 0, which asks for nothing, a cap below 0 is one that these break, and
         what was unlimited stays far above any number of customers.
         """
-        taken = np.zeros(self.parent.size, np.int64)
-        columns = counts.shape[1]
-        if self.leaf.shape[0] > 1:
-            taken[columns + 1 :] = counts.ravel()
-            taken[1 : columns + 1] = counts.sum(axis=0)
-        else:
-            taken[1:] = counts[0]
+        taken = self.below(counts)
         return (self.low if low is None else low) - taken, (self.high if high is None else high) - taken
 
 

@@ -308,6 +308,16 @@ class Assignment:
     tree: Tree
     feasible: bool = True  # False: no allocation meets the limits, and nobody gets a code
 
+    @property
+    def prices(self) -> Array:
+        """(depths,) those of the depths."""
+        return self.potentials[1 : self.tree.leaf.shape[1] + 1]
+
+    @property
+    def segment_prices(self) -> Array | None:
+        """(groups, depths) on top of these; None: there are no segments."""
+        return None if self.tree.leaf.shape[0] == 1 else self.potentials[self.tree.leaf] - self.prices
+
 
 @dataclass(frozen=True, slots=True)
 class Routed:

@@ -93,10 +93,7 @@ class Rows(NamedTuple):
     @property
     def largest_cost(self) -> float:
         """Of an eligible cell."""
-        if self.costs is None:
-            return 0.0
-        where: Any = True if self.eligible is None else self.eligible
-        return float(self.costs.max(initial=0.0, where=where))
+        return largest_of(self.costs, self.eligible)
 
     def take(self, rows: Array) -> "Rows":
         """Some of them, in this order."""
@@ -171,22 +168,37 @@ class AllocationProblem:
         if not np.isfinite(magnitude):
             refuse_non_finite(self.values, name="values")
 
-    def part(self, rows: Integers) -> "AllocationProblem":
-        """Some of the customers, with limits and budget in proportion."""
-        share = rows.size / self.customers
-        return AllocationProblem(
-            self.values.take(rows, axis=1),
-            self.limits.part(rows, share),
-            None if self.eligible is None else self.eligible.take(rows, axis=1),
-            None if self.costs is None else self.costs.take(rows, axis=1),
-            self.keys_of(rows),
-            self.depths,
-            self.largest_cost,
-        )
+    @classmethod
+    def of(
+        cls,
+        rows: Rows,
+        limits: Limits,
+        depths: tuple[float, ...] | None,
+        largest_cost: float,
+        *,
+        least_top: float = 0.0,
+    ) -> "AllocationProblem":
+        """Of customers who are at hand; limits: without their segments, which the rows know."""
+        limits = limits if limits.segment_caps is None else replace(limits, segment=rows.group)
+        cells = rows.values, limits, rows.eligible, rows.costs, rows.keys
+        return cls(*cells, depths, largest_cost, least_top=least_top)
 
-    def keys_of(self, rows: Integers) -> Keys:
-        """The tie-breaking keys of some rows."""
-        return row_keys(rows) if self.keys is None else self.keys[rows]
+    def part(self, numbers: Integers) -> "AllocationProblem":
+        """Some of the customers, with limits and budget in proportion."""
+        limits = self.limits.part(numbers.size / self.customers)
+        return AllocationProblem.of(self.taken(numbers), limits, self.depths, self.largest_cost)
+
+    def taken(self, numbers: Integers) -> Rows:
+        """Some of the customers with their keys."""
+        return self.rows._replace(keys=np.empty(0, np.uint64)).take(numbers)._replace(keys=self.keys_of(numbers))
+
+    def keys_of(self, numbers: Integers) -> Keys:
+        """The tie-breaking keys of some customers."""
+        return row_keys(numbers) if self.keys is None else self.keys[numbers]
+
+    @property
+    def all_keys(self) -> Keys:
+        return self.keys_of(np.arange(self.customers))
 
 
 def _depth_major(array: object, *, name: str) -> Floats:
@@ -227,10 +239,8 @@ def largest_of(matrix: Floats | None, eligible: Flags | None) -> float:
     """The largest magnitude in an eligible cell."""
     if matrix is None:
         return 0.0
-    if eligible is None:
-        return max(float(matrix.max()), -float(matrix.min()))
-    high, low = matrix.max(initial=0.0, where=eligible), matrix.min(initial=0.0, where=eligible)
-    return max(float(high), -float(low))
+    where: Any = True if eligible is None else eligible
+    return max(float(matrix.max(initial=0.0, where=where)), -float(matrix.min(initial=0.0, where=where)))
 
 
 def refuse_non_finite(matrix: Floats, *, name: str) -> None:

@@ -36,12 +36,11 @@ from disco.allocation.lagrangian import (
     SettledRest,
     SumGrid,
     limit_prices,
-    place_prices,
     wanted,
     worth_of_limits,
 )
 from disco.allocation.limits import tree_of
-from disco.allocation.problem import AllocationProblem, Rows, TableCells
+from disco.allocation.problem import AllocationProblem, Rows
 from disco.allocation.rules import InBox, InRange, PriceBox, RateRange, choice_sums, place_counts
 from disco.allocation.table import (
     SAMPLE_MARGIN,
@@ -55,7 +54,6 @@ from disco.allocation.table import (
     take,
 )
 from disco.records.arrays import Array, Integers
-from disco.records.compiled import njit
 from disco.records.exact_sums import exact_sum, rounded
 
 # None of these changes how good a result is, only the time it takes. Measured at 500,000 × 8 (decision 117).
@@ -71,33 +69,6 @@ _RATES_TRIED = 24
 _KINK = 1e-2
 # Share of a sample's variance that is left once everybody was counted nearby: boxes are four times narrower.
 _NOISE_LEFT = 0.06
-
-
-@njit(nogil=True, cache=True)
-def _spending(net: Array, cells: TableCells, prices: Array, sums: Array) -> float:
-    """sums[:, g, k] = customers of a segment who want depth k at these prices, Σ of their costs, Σ of the squares.
-
-    net: (depths, customers) values less costs of the first customers of the cells.
-    Returns Σ of what they are worth to the budget's owner: net values.
-    """
-    costs, segment = cells.costs, cells.segment
-    total = 0.0
-    for i in range(net.shape[1]):
-        group = segment[i] if segment.size > 0 else 0
-        best = 0.0
-        place = -1
-        for k in range(net.shape[0]):
-            x = net[k, i] - prices[group, k]
-            if x > best:
-                best = x
-                place = k
-        if place >= 0:
-            cost = np.float64(costs[place, i])
-            sums[0, group, place] += 1.0
-            sums[1, group, place] += cost
-            sums[2, group, place] += cost * cost
-            total += net[place, i]
-    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +138,7 @@ class RateSample:
 
     def __init__(self, problem: AllocationProblem, grid: SumGrid, *, customers: int, spent: int, spread: float) -> None:
         self.customers, self.columns, self.spread = customers, problem.columns, spread
-        keys = problem.keys_of(np.arange(problem.customers))
+        keys = problem.all_keys
         rows = np.flatnonzero(keys < np.uint64(min(SAMPLED / customers, _SAMPLED_SHARE) * 2.0**64))
         self.rows = problem.rows.take(rows[np.argsort(keys[rows])])
         self.size = self.rows.size
@@ -177,19 +148,13 @@ class RateSample:
         self.magnitude = 0.0  # of the values seen so far
         self._corrections: list[_Correction] = []
 
-    def _below(self, counts: Array) -> Array:
-        """(nodes - 1,) from (groups, depths)."""
-        whole = [] if counts.shape[0] == 1 else [counts.sum(axis=0)]
-        below: Array = np.concatenate([*whole, counts.ravel()]).astype(np.float64)
-        return below
-
     def correct(self, ends: Ends, everybody: RangeCounts) -> None:
         """By what everybody wants at two points."""
         share = self.size / self.customers
         self._corrections = [
             _Correction(
                 end.rate,
-                self._below(everybody.counts[place]) * share - end.below,
+                self.tree.below(everybody.counts[place])[1:] * share - end.below,
                 everybody.spent[place] / self.grid.cost_scale * share - end.cost,
             )
             for place, end in enumerate(ends)
@@ -233,9 +198,15 @@ class RateSample:
             return None
         potentials, box = found.potentials, found.box
         prices = potentials[self.tree.leaf - 1]
-        sums = np.zeros((3, *prices.shape))
-        worth = _spending(net, self.rows.cells(), prices, sums)
-        count, cost, square = sums.sum(axis=1)
+        assert self.rows.costs is not None
+        choice = _wanted(sample.rows, slice(0, size), prices, rate=0.0)  # of net values
+        taken = np.flatnonzero(choice >= 0)
+        column, paid = choice[taken], self.rows.costs[choice[taken], taken].astype(np.float64)
+        place = column.astype(np.int64) if segment is None else segment[taken] * columns + column
+        at_places = [np.bincount(place, by, prices.size).reshape(prices.shape) for by in (None, paid, paid * paid)]
+        below = self.tree.below(at_places[0])[1:].astype(np.float64)
+        count, cost, square = (amounts.sum(axis=0) for amounts in at_places)
+        worth = float(net[column, taken].sum())
         spent = float(cost.sum())
         # at depths with a price the number of customers is fixed, so that only their costs differ between samples
         priced = (potentials[:columns] > 0.0) & (count > 0.0)
@@ -246,7 +217,7 @@ class RateSample:
         budget = self.budget * share
         noise = math.sqrt(max(variance, 0.0) * noise_share) / budget
         over = (float(cost.sum()) + missing) / budget - 1.0
-        return Point(rate, over, noise, potentials, prices, box, self._below(sums[0]), spent, worth)
+        return Point(rate, over, noise, potentials, prices, box, below, spent, worth)
 
     def beside(self, rate: float, seen: list[Point], *, few: bool = False) -> Point | None:
         """`at`, beginning with prices drawn on from the two nearest points, or else with those of the nearest, or from
@@ -423,14 +394,19 @@ def range_of(points: list[Point]) -> RateRange:
     return RateRange((first.rate, last.rate), (boxes[0], boxes[1]))
 
 
+def _wanted(rows: Rows, part: slice, prices: Array, *, rate: float) -> Array:
+    """(customers of the part,) the place that each wants at these prices; prices: (groups, depths)."""
+    point = PriceBox(prices, np.zeros(prices.shape), 0.0)  # a box without width: only equal bids stay open
+    return InBox(point, 0.0, rate=rate).settle(rows, part, 0).choice
+
+
 def _wants(ends: Ends, cost_scale: float, rows: Rows, part: slice) -> RangeCounts:
     """The part function that counts what customers want at the prices of two points."""
     assert rows.costs is not None
     group = None if rows.group is None else rows.group[part]
     counts, spent = [], []
     for end in ends:
-        point = PriceBox(end.prices, np.zeros(end.prices.shape), 0.0)  # a box without width: only equal bids stay open
-        choice = InBox(point, 0.0, rate=end.rate).settle(rows, part, 0).choice
+        choice = _wanted(rows, part, end.prices, rate=end.rate)
         counts.append(place_counts(choice, group, end.prices.shape))
         spent.append(choice_sums(rows.values, rows.costs, choice, part.start, 1.0, cost_scale)[1])
     return RangeCounts(np.array(counts), (int(spent[0]), int(spent[1])))
@@ -464,14 +440,7 @@ class BudgetTable:
     @classmethod
     def in_chunks(cls, table: TableInChunks, budget: float) -> "BudgetTable":
         survey = table.survey
-        grid = SumGrid.of(
-            customers=survey.customers,
-            largest=survey.magnitude,
-            largest_cost=survey.largest_cost,
-            budget=budget,
-            grid_top=survey.magnitude,
-        )
-        return cls(table, grid)
+        return cls(table, SumGrid.of(survey.customers, survey.magnitude, survey.largest_cost, budget, 0.0))
 
     @property
     def customers(self) -> int:
@@ -507,16 +476,8 @@ class BudgetTable:
         numbers, rows = self.table.contested(passed)
         rest = self._rest(passed, numbers, rows, range_)
         budget = max((self.grid.budget - rest.spent) / self.grid.cost_scale, 0.0)
-        part = AllocationProblem(
-            rows.values,
-            problem.limits.left_by(passed.counts, segment=rows.group, budget=budget),
-            rows.eligible,
-            rows.costs,
-            rows.keys,
-            problem.depths,
-            problem.largest_cost,
-            least_top=self.grid.grid_top,
-        )
+        limits, top = problem.limits.left_by(passed.counts, budget=budget), self.grid.grid_top
+        part = AllocationProblem.of(rows, limits, problem.depths, problem.largest_cost, least_top=top)
         warm = None if self.here is None else self.here.warm
         return Lagrangian(part, warm=warm, engine=self.table.engine, rest=rest)
 
@@ -545,7 +506,7 @@ class BudgetTable:
         """The bound that prices of the contested customers give for the whole table; grid units of value."""
         tree = tree_of(self.table.problem.limits)
         price = limit_prices(tree, priced.solution.potentials)
-        prices, limits = place_prices(tree, price)[tree.leaf], float(worth_of_limits(tree, price).sum())
+        prices, limits = tree.summed(price)[tree.leaf], float(worth_of_limits(tree, price).sum())
         total = self.table.fold(partial(_worth, prices, priced.rate), int.__add__)
         return (rounded(total) + limits + priced.rate * self.grid.money) * self.grid.value_scale
 

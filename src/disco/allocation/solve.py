@@ -73,6 +73,7 @@ from disco.allocation.table import (
     TableSample,
     ValueTable,
     cell_range,
+    open_cells,
 )
 from disco.records.arrays import Array
 from disco.records.chunks import row_chunks
@@ -361,7 +362,7 @@ def _on_grid(table: TableInMemory, tree: Tree, grid: Grid) -> _OnGrid:
     problem = table.problem
     worth = np.empty(problem.values.shape[::-1], np.int64)
     to_grid(problem.values, grid_scale(grid.top, nodes=tree.nodes), problem.limits.has_floors, worth)
-    return _OnGrid(worth, table.keys_of(np.arange(problem.customers)), problem.limits.segment)
+    return _OnGrid(worth, problem.all_keys, problem.limits.segment)
 
 
 def _all_on_grid(table: TableInMemory, tree: Tree) -> tuple[_OnGrid, Grid]:
@@ -374,7 +375,7 @@ def _all_on_grid(table: TableInMemory, tree: Tree) -> tuple[_OnGrid, Grid]:
     for part in row_chunks(problem.customers):
         net = table.net_of(np.arange(part.start, part.stop))
         worth[part] = _on_grid(TableInMemory(net), tree, grid).worth
-    return _OnGrid(worth, table.keys_of(np.arange(problem.customers)), problem.limits.segment), grid
+    return _OnGrid(worth, problem.all_keys, problem.limits.segment), grid
 
 
 def _paths(
@@ -409,7 +410,7 @@ def _by_ties(
         worth = np.empty(sample.net.shape[::-1], np.int64)
         to_grid(sample.net, scale, floors, worth)
         few = _OnGrid(worth, table.keys_of(sample.numbers), sample.group)
-        part = tree_of(table.problem.limits.part(sample.numbers, sample.size / table.customers))
+        part = tree_of(table.problem.limits.part(sample.size / table.customers))
         start = _paths(few, tree, part.low, part.high, grid, prices, start) or start
     if start is None:
         return None, None
@@ -501,13 +502,8 @@ class Closed:
 
     def left(self) -> AllocationProblem:
         """The problem in which nobody is eligible for them."""
-        problem, segment = self.problem, self.problem.limits.segment
-        if segment is None:
-            offered = np.broadcast_to(~self.places[0][:, None], problem.values.shape)
-        else:
-            offered = ~self.places.T[:, segment]
-        eligible = np.array(offered) if problem.eligible is None else offered & problem.eligible
-        return replace(problem, eligible=np.ascontiguousarray(eligible), least_top=self.largest)
+        eligible = open_cells(self.problem.rows, self.places)
+        return replace(self.problem, eligible=eligible, least_top=self.largest)
 
     def start(self, warm: Array | None) -> Array | None:
         """Prices to begin with, at which the places cost nothing."""

@@ -456,16 +456,16 @@ class ValueTable(Protocol):
         """All customers with their net values; None: they are too many to be copied."""
 
 
-# Customers per chunk of a pass. A pass without segments and costs is bound by memory and takes milliseconds, so few and
-# long chunks; one with them is bound by arithmetic, so that two threads halve it.
-CHUNK, _SMALL_CHUNK = 262_144, 65_536
+# Customers per chunk of a pass without segments and costs: it is bound by memory and takes milliseconds, so few and
+# long chunks. One with them is bound by arithmetic, so that two threads halve it: its chunks are the usual ones.
+CHUNK = 262_144
 # A pass that leaves a larger share open saves too little: values tie, and keeping the customers would copy the matrix.
 TOO_MANY = 0.6
 # Customers, at most, who are all copied where a sample tells too little: 100 MB as float64 of eight depths.
 COPIED = 1_500_000
-# Customers in a first sample: at least so many, and so many times the root of their number. At 1,000,000 × 8, half as
-# many leave twice as many customers open, twice as many take longer than they save.
-_LEAST_SAMPLED, _SAMPLED_PER_ROOT = 2048, 48
+# Customers in a first sample: so many times the root of their number. At 1,000,000 × 8, half as many leave twice as
+# many customers open, twice as many take longer than they save.
+_SAMPLED_PER_ROOT = 48
 # By how much a place must win, as a share of the largest value: a thousand times the rounding of a bid. And where that
 # value is known from a sample only, or several prices are compared.
 MARGIN, SAMPLE_MARGIN = 1e-12, 1e-10
@@ -491,13 +491,13 @@ class TableInMemory:
     @property
     def sizes(self) -> tuple[int, ...]:
         customers = self.customers
-        first = int(min(max(_LEAST_SAMPLED, _SAMPLED_PER_ROOT * math.sqrt(customers)), customers // 2))
+        first = int(min(_SAMPLED_PER_ROOT * math.sqrt(customers), customers // 2))
         larger = (first * 4**step for step in range(1, 32))
         return (first, *takewhile(lambda size: size <= customers // 3, larger))
 
     def _chunks(self) -> list[slice]:
         plain = self.problem.limits.segment is None and self.problem.costs is None
-        return row_chunks(self.customers, size=CHUNK if plain else _SMALL_CHUNK)
+        return row_chunks(self.customers, size=CHUNK if plain else None)
 
     def sample(self, size: int, *, scattered: bool = True) -> TableSample:
         problem, segment = self.problem, self.problem.limits.segment
@@ -570,7 +570,7 @@ class TableInMemory:
 
         They are read from all over the table, so that threads wait for memory side by side.
         """
-        problem, pieces = self.problem, row_chunks(numbers.size, size=_SMALL_CHUNK)
+        problem, pieces = self.problem, row_chunks(numbers.size)
 
         def gathered(part: slice) -> tuple[Array, tuple[float, float]]:
             own = np.empty((problem.columns, part.stop - part.start))
@@ -595,7 +595,7 @@ class TableInMemory:
     def keyed(self) -> "TableInMemory":
         if self.problem.keys is not None:
             return self
-        return replace(self, problem=replace(self.problem, keys=self.keys_of(np.arange(self.customers))))
+        return replace(self, problem=replace(self.problem, keys=self.problem.all_keys))
 
     def known_grid(self) -> Grid:
         """By one more look at every cell; InputError names a NaN or infinity."""
@@ -647,10 +647,7 @@ class Reading:
 
     def offered(self, rows: Rows) -> Rows:
         """The same customers, eligible for no closed place and for nothing that costs more than the whole budget."""
-        flags, closed = rows.eligible, self.closed
-        if closed is not None:
-            open_to = ~closed.T[:, rows.group] if rows.group is not None else np.repeat(~closed.T, rows.size, axis=1)
-            flags = np.ascontiguousarray(open_to if flags is None else open_to & flags)
+        flags = rows.eligible if self.closed is None else open_cells(rows, self.closed)
         if self.budget is not None and rows.costs is not None:
             flags = affordable(rows._replace(eligible=flags), self.budget)
         return rows._replace(eligible=flags)
@@ -730,20 +727,16 @@ class TableInChunks:
     def sizes(self) -> tuple[int, ...]:
         return (self.offered.size,)
 
-    def _problem(self, rows: Rows, *, costs: bool = True) -> AllocationProblem:
+    def _problem(self, rows: Rows) -> AllocationProblem:
         """Customers who are here, as a problem with the limits of everybody."""
-        limits = self.limits if self.limits.segment_caps is None else replace(self.limits, segment=rows.group)
-        paid = rows.costs if costs else None
-        return AllocationProblem(
-            rows.values, limits, rows.eligible, paid, rows.keys, self.reading.layout.depths, self.survey.largest_cost
-        )
+        return AllocationProblem.of(rows, self.limits, self.reading.layout.depths, self.survey.largest_cost)
 
     def sample(self, size: int, *, scattered: bool = True) -> TableSample:
         """By key: the order of rows shows nowhere."""
         numbers = np.arange(min(size, self.offered.size))
         net = np.empty((self.problem.columns, numbers.size))
         take(self.offered, 0.0, numbers, net)
-        group = self.problem.limits.segment
+        group = self.offered.group
         return TableSample(net, None if group is None else group[numbers], numbers, self.survey.magnitude)
 
     def screen(self, rule: SettlingRule, *, open_share: float = 1.0) -> Pass:
@@ -772,7 +765,7 @@ class TableInChunks:
         return passed.rows, self.reading.offered(passed.at_hand)
 
     def net(self, passed: Pass) -> AllocationProblem:
-        problem = self._problem(self.contested(passed)[1], costs=False)
+        problem = self._problem(self.contested(passed)[1]._replace(costs=None))
         return TableInMemory(problem)._net(np.arange(problem.customers))[0]
 
     def keys_of(self, numbers: Array) -> Keys:
@@ -910,6 +903,13 @@ def survey(layout: Layout, budget: float | None, most: int, below: int, chunk: p
         rows.size, largest, magnitude, offered.largest_cost, in_group, IdHashes.of(rows.keys),
         _smallest(sampled, most), most,
     )  # fmt: skip
+
+
+def open_cells(rows: Rows, closed: Flags) -> Flags:
+    """(depths, customers) eligible cells at places that are not closed; closed: (groups, depths)."""
+    open_to = ~closed.T[:, rows.group] if rows.group is not None else np.repeat(~closed.T, rows.size, axis=1)
+    flags: Flags = np.ascontiguousarray(open_to if rows.eligible is None else open_to & rows.eligible)
+    return flags
 
 
 def affordable(rows: Rows, budget: float) -> Flags:

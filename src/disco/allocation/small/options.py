@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from disco.allocation.grid import tie_hash
-from disco.allocation.lagrangian import Lagrangian, Priced, limit_prices, place_prices, worth_of_limits
+from disco.allocation.lagrangian import Lagrangian, Priced, limit_prices, worth_of_limits
 from disco.allocation.limits import Tree
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import Pennies
@@ -49,7 +49,7 @@ class OptionTable(NamedTuple):
     def of(cls, lagrangian: Lagrangian, tree: Tree, pennies: Pennies | None) -> "OptionTable":
         """pennies: how costs are counted that are decimals; None: they are rounded to a grid of their own."""
         problem, grid = lagrangian.problem, lagrangian.grid
-        keys = problem.keys_of(np.arange(problem.customers))
+        keys = problem.all_keys
         order = np.argsort(keys, kind="stable")
         group = np.zeros(order.size, np.int64) if problem.limits.segment is None else problem.limits.segment[order]
         node, worth, cost, tie = (np.zeros((order.size, problem.columns + 1), np.int64) for _ in range(4))
@@ -145,7 +145,7 @@ class Prices(NamedTuple):
         """Only such prices as limits can have, and the bound that follows from them."""
         problem, tree, grid = lagrangian.problem, best.solution.tree, lagrangian.grid
         price = limit_prices(tree, best.solution.potentials)
-        place = place_prices(tree, price)
+        place = tree.summed(price)
         net = np.zeros((table.order.size, problem.columns + 1))
         costs = lagrangian.costs[:, table.order].T.astype(np.float64)
         net[:, 1:] = problem.values[:, table.order].T - best.rate * costs

@@ -311,6 +311,7 @@ class _Search:
         problem, costs = part.lagrangian.problem, part.lagrangian.costs  # its cells are those that the budget can pay
         row = _branching_row(part)
         others = np.delete(np.arange(problem.customers), row)
+        rows = problem.taken(others)
         for place in range(-1, problem.columns):
             if place >= 0 and problem.eligible is not None and not problem.eligible[place, row]:
                 continue
@@ -319,12 +320,7 @@ class _Search:
             if limits is None:
                 continue
             self.work_left -= _STATES_PER_RELAXATION
-            eligible = None if problem.eligible is None else np.ascontiguousarray(problem.eligible[:, others])
-            values, paid = np.ascontiguousarray(problem.values[:, others]), np.ascontiguousarray(costs[:, others])
-            keys = problem.keys_of(np.arange(problem.customers))[others]
-            priced = self.relax(
-                AllocationProblem(values, limits, eligible, paid, keys, problem.depths, problem.largest_cost)
-            )
+            priced = self.relax(AllocationProblem.of(rows, limits, problem.depths, problem.largest_cost))
             if priced is None:
                 continue
             choice = part.choice.copy()
@@ -378,13 +374,9 @@ def _limits_of_others(limits: Limits, row: int, place: int, cost: float) -> Limi
     assert limits.budget is not None
     budget = limits.budget - cost
     budget += 2.0**-51 * limits.budget if cost > 0.0 else 0.0  # not to lose what meets the budget to the last bit
-    groups = 1 if limits.segment_caps is None else limits.segment_caps.shape[0]
-    counts = np.zeros((groups, limits.caps.size), np.int64)
-    segment = None
-    if limits.segment is not None:
-        segment = np.delete(limits.segment, row)
+    counts = np.zeros((limits.groups, limits.caps.size), np.int64)
     if place >= 0:
         counts[0 if limits.segment is None else limits.segment[row], place] = 1
-    others = limits.left_by(counts, segment=segment, budget=budget)
+    others = limits.left_by(counts, budget=budget)
     caps = others.caps if others.segment_caps is None else np.append(others.caps, others.segment_caps)
     return others if caps.min() >= 0 and budget >= 0.0 else None
