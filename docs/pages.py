@@ -20,7 +20,7 @@ from disco.features.snapshot import MOST_MOVED, MOST_MOVED_BY_CAMPAIGNS
 from disco.features.training_rows import FEWEST_CODES, FEWEST_OF_A_KIND, FEWEST_PER_CAMPAIGN
 from disco.features.training_set import MOST_LATE, MOST_UNSENT
 from disco.records.maturity import GRACE_DAYS, UNKNOWN_EXPIRY_DAYS
-from disco.records.tables import SCHEMAS, ColumnSchema, TableSchema
+from disco.records.tables import LINES, SCHEMAS, ColumnSchema, TableSchema
 
 _FEATURES = """# The features
 
@@ -149,9 +149,10 @@ def features_page() -> str:
 _TABLES = """\
 # The tables a retailer brings
 
-Each table is `TABLE.parquet`, `TABLE.csv`, a folder `TABLE/` of Parquet parts, or a SQL query through a database URL
-(`data:` and `queries:` in `disco.yaml`). `disco init SHOP/` writes an example of each. `disco validate DIR` names every
-problem with its row.
+Each table is `TABLE.parquet`, `TABLE.csv`, `TABLE.xlsx` (its first sheet), a folder `TABLE/` of Parquet parts, or a SQL
+query through a database URL (`data:` and `queries:` in `disco.yaml`). Tables can also be made of other files, such as
+order lines, see below. `disco init SHOP/` writes an example of each. `disco validate DIR` names every problem with its
+row.
 
 - **Ids** are integers below 2⁶³, or text of at most 1,000 bytes, of one kind in all tables; 17 and "17" are the same
   customer. Ids from CSV and SQL are text, so leading zeros are kept.
@@ -165,7 +166,8 @@ problem with its row.
   or none has. Some columns may have one and others not where `time_zone` is another than UTC; in UTC that is refused,
   because nothing then says where the others are from. A time at midnight may stand for a date. Dates lie between 1900
   and `--as-of` (default: today).
-- **Text** in a column of numbers or dates is read as from CSV, whatever file it comes in.
+- **Text** in a column of numbers or dates is read as from CSV, whatever file it comes in: `csv.dates` holds for text in
+  Parquet, workbooks, queries and databases, too, and `csv.decimal` for text in Parquet.
 - **CSV** has one header line; an empty cell is null. Commas, semicolons, tabs or vertical bars between the columns and
   UTF-8 or UTF-16 (with its byte-order mark) are found in the file, and `disco validate` says what was found. Numbers
   are `12.50`, dates `2026-03-01` or `2026-03-01T14:05:00`; other forms are never guessed, see below.
@@ -176,6 +178,35 @@ problem with its row.
   file with too many or too few cells. What is sent to the service has at most 5,000,000 rows, or 500,000 outcomes.
 - Further columns are allowed everywhere. Those of `customers` can be used in `eligible:` of a plan (from CSV they
   are text).
+
+## Orders summed from lines
+
+    lines: {table: lines.csv, order_id: InvoiceNo, customer_id: CustomerID, ordered_at: InvoiceDate,
+            quantity: Quantity, unit_price: UnitPrice, customer_columns: [Country]}
+
+`lines` sums the lines of orders, or the payments for them, into `orders`; the file lies in the folder of the tables,
+and the names are those of its columns. Without a table of customers it also makes one: who ordered, with the day of the
+first order as `joined_on` and the `customer_columns` of the last one. A table of customers without `joined_on` gets
+that day.
+
+- An order is worth the sum of its lines. Lines without a customer are left out.
+- An order whose lines add to less than 0 is a cancellation. It becomes a row of `returns`: of the order that its number
+  names (`C1234` or `C-1234` of `1234`), else of the customer's last order before it that was worth as much. One of no
+  known order is left out.
+- `disco validate` says how many lines, orders, cancellations and guests there were. A column that cannot be meant is
+  refused with the setting to write: orders with several customers, totals mostly below 0, two currencies.
+
+LINES_COLUMNS
+## Tables by SQL over files
+
+    queries:
+      orders: SELECT no AS order_id, buyer AS customer_id, min(day) AS ordered_at, sum(total) AS full_price
+              FROM 'sales.xlsx' WHERE total > 0 GROUP BY ALL
+
+`queries` makes a table by one SELECT over CSV, Parquet or Excel files of the folder, which it names in quotes. DuckDB
+runs it. In columns of text where every cell is a number or a date (as `csv` says they are written), cells are numbers
+or times; ids with zeros in front stay text. A query sees the files that it names and no others, reaches no network,
+may take ten minutes, and gives at most 100,000,000 rows.
 
 ## Currency and time zone
 
@@ -247,7 +278,13 @@ that a spreadsheet has changed, such as `1.0` for 1 or 7 for 007, are refused wi
 
 def tables_page() -> str:
     """Markdown; `docs/tables.md` is exactly this text."""
-    return "\n".join([_TABLES, *(_section(schema) for schema in SCHEMAS.values())])
+    lines = "\n".join(["| Column of `lines` | Raw type | Meaning |", "|---|---|---|", *map(_line, LINES.columns), ""])
+    return "\n".join([_TABLES.replace("LINES_COLUMNS", lines), *(_section(schema) for schema in SCHEMAS.values())])
+
+
+def _line(column: ColumnSchema) -> str:
+    needed = ", may be left out" if column.optional else ""
+    return f"| `{column.name}` | {column.kind} | {column.meaning}{needed} |"
 
 
 def _section(schema: TableSchema) -> str:

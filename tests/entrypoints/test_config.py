@@ -162,7 +162,7 @@ def test_every_setting_of_the_top_is_read_from_settings() -> None:
         if path.name != "config.py"
     )
     places = {"data": "settings.data_place(", "database_url": "settings.database_place("}
-    places |= dict.fromkeys(("columns", "csv"), "settings.written")
+    places |= dict.fromkeys(("columns", "csv", "lines"), "settings.written")
     places |= dict.fromkeys(("model", "engagement"), "settings.prior()")
     places |= dict.fromkeys(("currency", "time_zone"), "settings.locale")
     unread = [name for name in ShopSettings.model_fields if places.get(name, f"settings.{name}") not in text]

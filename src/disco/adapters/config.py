@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from ipaddress import ip_network
 from itertools import pairwise
@@ -22,7 +23,9 @@ from disco.records.money import read_currency
 from disco.records.people import ApprovalRule, Role
 from disco.records.refusals import as_given, expected_of
 from disco.records.tables import (
+    LINES,
     CsvFormat,
+    LinesFormat,
     TableFormat,
     read_columns,
     read_dates,
@@ -76,6 +79,48 @@ class EngagementSettings(_Section):
     prior_rate: float = Field(default=0.1, gt=0, lt=1)
     prior_codes: float = Field(default=20.0, gt=0)
     override: dict[float, float] = {}
+
+
+class LinesSettings(_Section):
+    """Lines of orders (or payments) in a file of the folder of the tables, which are summed into orders."""
+
+    table: str = Field(description="the file, such as lines.csv")
+    order_id: str = Field(description="your column with the number of the order")
+    customer_id: str = Field(description="your column with the customer; lines without one are left out")
+    ordered_at: str = Field(description="your column with the time of the order")
+    quantity: str | None = Field(None, description="your column with the number of articles; below 0: sent back")
+    unit_price: str | None = Field(None, description="your column with the price of one article")
+    amount: str | None = Field(None, description="your column with the amount of the line, in place of unit_price")
+    paid: str | None = Field(None, description="your column with what was paid for the line")
+    code: str | None = Field(None, description="your column with the discount code")
+    currency: str | None = Field(None, description="your column with the currency, of which there may be one")
+    customer_columns: tuple[str, ...] = Field((), description="further columns that customers get, such as a country")
+
+    @model_validator(mode="after")
+    def _has_one_amount(self) -> "LinesSettings":
+        given = " and ".join(name for name in ("amount", "quantity", "unit_price") if getattr(self, name)) or "none"
+        if (self.amount is None) == (self.unit_price is None) or (self.unit_price and not self.quantity):
+            expected = "either amount (and quantity, where it is known), or quantity and unit_price"
+            raise InputError("lines", found=given, expected=expected)
+        used: dict[str, str] = {}
+        for ours, theirs in self.columns.items():
+            if theirs in used:
+                found, expected = f"the column {theirs} for both {used[theirs]} and {ours}", "one column for each"
+                fix = f"Let `lines.{ours}` name another column, or remove it where it may be left out."
+                raise InputError("lines", found=found, expected=expected, fix=fix)
+            used[theirs] = ours
+        return self
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Our name of a column → theirs."""
+        named = {column.name: getattr(self, column.name) for column in LINES.columns}
+        return {ours: theirs for ours, theirs in named.items() if theirs is not None}
+
+    @property
+    def format(self) -> LinesFormat:
+        """As the readers of tables take it."""
+        return LinesFormat(self.table, self.columns, self.customer_columns)
 
 
 class CsvSettings(_Section):
@@ -229,7 +274,12 @@ class ShopSettings(_Section):
     """What every command may need to know about a shop. Unknown keys are refused."""
 
     data: str = Field("data", description="folder of the tables, from here, or a database URL")
-    queries: dict[str, str] | None = Field(None, description="with a database URL: one SELECT per table")
+    queries: dict[str, str] | None = Field(
+        None, description="one SELECT per table: of the database, or of files in the folder, FROM 'lines.csv'"
+    )
+    lines: LinesSettings | None = Field(
+        None, description="order lines that are summed into orders: their file, and what its columns are called"
+    )
     columns: dict[str, dict[str, str]] = Field(
         {}, description="per table, our name of a column and yours: {orders: {full_price: Warenwert}}"
     )
@@ -333,7 +383,10 @@ class ShopSettings(_Section):
     @property
     def written(self) -> TableFormat:
         """How the tables are written."""
-        return TableFormat(columns=self.columns, csv=CsvFormat(**self.csv.model_dump()), locale=self.locale)
+        plain = TableFormat(columns=self.columns, csv=CsvFormat(**self.csv.model_dump()), locale=self.locale)
+        if "://" in self.data:
+            return plain
+        return replace(plain, lines=None if self.lines is None else self.lines.format, queries=self.queries)
 
     @property
     def locale(self) -> Locale:

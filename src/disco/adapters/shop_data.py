@@ -59,18 +59,20 @@ class FolderShopData:
 
     def tables_hash(self) -> str | None:
         """Of the names and contents of the tables' files; None for a database, whose content is not known unread."""
+        from disco.adapters.tables.derived import DerivedTables
         from disco.records.tables import SCHEMAS
 
         if "://" in self.place:
             return None
         folder, digest = Path(self.place), sha256()
-        files = (path for path in folder.rglob("*") if path.suffix in (".parquet", ".csv") and path.is_file())
-        for path in sorted(files):
-            if path.relative_to(folder).parts[0].split(".")[0] in SCHEMAS:
-                found = path.stat()
-                stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-                content = _content(path, stamp)
-                digest.update(f"{path.relative_to(folder)}\x1f{content}\x1f".encode())
+        there = (path for path in folder.rglob("*") if path.suffix in (".parquet", ".csv", ".xlsx") and path.is_file())
+        named = {path.relative_to(folder): path for path in there}
+        files = {place: path for place, path in named.items() if place.parts[0].split(".")[0] in SCHEMAS}
+        files |= {Path(name): path for name, path in DerivedTables(folder, self.written).files().items()}
+        for place, path in sorted(files.items()):
+            found = path.stat()
+            stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            digest.update(f"{place}\x1f{_content(path, stamp)}\x1f".encode())
         digest.update(self.written.fingerprint().encode())
         return digest.hexdigest()
 

@@ -35,6 +35,7 @@ from disco.records.tables import (
     Relation,
     RowRule,
     TableSchema,
+    schema_of,
 )
 
 DAY_MICROSECONDS = 86_400_000_000
@@ -116,7 +117,8 @@ def cell_rules(column: ColumnSchema, as_of: date | None = None, *, locale: Local
             _money(locale.currency, positive=column.positive) if column.kind is Kind.MONEY else _NUMBERS[column.kind]
         )
         for kind, test, sql, expected, fix in numbers:
-            yield rule(kind, _where_finite(test), sql, expected, fix)
+            if not (column.signed and kind.startswith("negative")):
+                yield rule(kind, _where_finite(test), sql, expected, fix)
 
 
 _ValueRule = tuple[str, Callable[[NDArray[Any]], Flags], str, str, str | Callable[[Cells, int], str]]
@@ -406,7 +408,7 @@ class Findings(dict[tuple[str, str], Fault]):
 
     def problems(self, source: Source) -> tuple[Problem, ...]:
         """Sorted by column, then row."""
-        names = [column.name for column in SCHEMAS[source.name].columns]
+        names = [column.name for column in schema_of(source.name).columns]
         problems = []
         for (column, kind), finding in self.items():
             file, row = (source.file, None) if finding.row is None else source.place(finding.row)
@@ -552,7 +554,7 @@ def typed_table(source: Source) -> pa.Table:
     Raises TableError with every cell that cannot be read; whether the values make sense is for the other rules.
     """
     names = source.schema().names
-    known = {column.name: column for column in SCHEMAS[source.name].columns}
+    known = {column.name: column for column in schema_of(source.name).columns}
     columns = [known.get(name) or further_column(name) for name in names]
     rules = [rule for column in columns for rule in tuple(cell_rules(column))[:2]]
     findings = Findings()

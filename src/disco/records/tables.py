@@ -60,6 +60,7 @@ MOST_COLUMNS = 1_000  # of a file or query, whatever it is read as; nested colum
 LONGEST_HEADER_BYTES = 1 << 20  # of a CSV file
 LARGEST_COLUMN_BYTES = 256 << 20  # of text in one column of one row group of a Parquet file, unpacked
 LARGEST_FOOTER_BYTES = 16 << 20  # of a Parquet file: what says where its columns and row groups are
+LARGEST_SHEET_BYTES = 1 << 30  # of an Excel workbook, unpacked
 FEWEST_GROUP_ROWS = 1_000  # in a row group on average, where there are more than as many row groups
 MOST_OUTCOMES = 5_000_000  # rows of outcomes ingested at once: they are judged together, in memory
 LARGEST_OUTCOMES_BYTES = 1 << 30  # of text in all their columns, unpacked
@@ -90,6 +91,7 @@ class ColumnSchema:
     optional: bool = False  # the whole column may be absent; its cells are then unknown
     instead: str = ""  # the column that is read in its place where it is absent
     positive: bool = False  # money of at least one minor unit
+    signed: bool = False  # an amount or a count that may be below 0
     refers_to: Reference | None = None
     choices: tuple[str, ...] = ()
 
@@ -292,6 +294,28 @@ _TABLES = (
 SCHEMAS = {schema.name: schema for schema in _TABLES}
 """In the order in which one table refers to another."""
 
+LINES = TableSchema(
+    "lines",
+    "One row per article of an order, or per payment for it: what the setting `lines` sums into orders.",
+    (
+        ColumnSchema("order_id", Kind.ID, "the order (or invoice) that the line belongs to"),
+        ColumnSchema("customer_id", Kind.ID, "who ordered; lines without a customer are left out", nullable=True),
+        ColumnSchema("ordered_at", Kind.MOMENT, "when the order was placed"),
+        ColumnSchema("quantity", Kind.COUNT, "articles; below 0 what came back", optional=True, signed=True),
+        ColumnSchema("unit_price", Kind.MONEY, "of one article", optional=True, signed=True),
+        ColumnSchema("amount", Kind.MONEY, "of the whole line, before a code's discount", optional=True, signed=True),
+        ColumnSchema("paid", Kind.MONEY, "what was paid for the line", optional=True, signed=True),
+        ColumnSchema("code", Kind.ID, "the code used; empty without one", nullable=True, optional=True),
+        ColumnSchema("currency", Kind.ID, "of the line; one in all of them", nullable=True, optional=True),
+    ),
+)
+_FILE = TableSchema("file", "Any table that a query reads: its columns keep their names, and all of them are text.", ())
+
+
+def schema_of(name: str) -> TableSchema:
+    """The declaration of a table, of order lines (`lines`), or of any file that a query reads (`file`)."""
+    return {"lines": LINES, "file": _FILE}.get(name) or SCHEMAS[name]
+
 
 # ---- how a shop writes its tables: what its columns are called, and how its CSV files write numbers, dates and text
 #
@@ -321,14 +345,30 @@ class CsvFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class LinesFormat:
+    """Where the lines of orders are, which are summed into whole orders."""
+
+    table: str
+    """A file in the folder of the tables."""
+    columns: Mapping[str, str]
+    """Our name of a column of `LINES` → the one in the file."""
+    customer_columns: tuple[str, ...] = ()
+    """Further columns of the file that the table of customers gets, each from a customer's last order."""
+
+
+@dataclass(frozen=True, slots=True)
 class TableFormat:
-    """How all tables of a shop are written."""
+    """How all tables of a shop are written, and which of them are made of other files."""
 
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Table → our name of a column → the name in the shop's own table."""
     csv: CsvFormat = CsvFormat()
     locale: Locale = POUNDS_UTC
     """The currency of all money, and the time zone of times without one."""
+    lines: LinesFormat | None = None
+    """Of a folder of tables: what its orders are summed from."""
+    queries: Mapping[str, str] | None = None
+    """Of a folder of tables: SELECTs over its files, by the table that they make."""
 
     def own_names(self, table: str) -> Mapping[str, str]:
         """Our name → the shop's, of the columns of a table that are called otherwise."""
@@ -346,7 +386,9 @@ class TableFormat:
         if self == PLAIN:
             return ""
         columns = sorted((table, sorted(names.items())) for table, names in self.columns.items())
-        return repr((columns, self.csv)) + self.locale.fingerprint()
+        text = repr((columns, self.csv)) + self.locale.fingerprint()
+        made = (self.lines, sorted((self.queries or {}).items()))
+        return text if made == (None, []) else text + repr(made)
 
 
 PLAIN = TableFormat()

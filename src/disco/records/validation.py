@@ -27,12 +27,13 @@ from disco.records.table_rules import (
     Source,
     cell_rules,
     check_batch,
+    file_names,
     further_column,
     is_before,
     rules_of,
     usable_columns,
 )
-from disco.records.tables import SCHEMAS, ColumnSchema, Kind, Reference, TableSchema, Within
+from disco.records.tables import SCHEMAS, ColumnSchema, Kind, Reference, TableSchema, Within, schema_of
 
 
 @dataclass(slots=True)
@@ -77,6 +78,11 @@ class ColumnProfile:
         """Times of one sort only."""
         return bool(self.zoned.rows) != bool(self.local.rows)
 
+    @property
+    def has_words(self) -> bool:
+        """Ids of which most, but not all, are integers."""
+        return 0 < self.words.rows <= self.integers.rows
+
     def _zone_fix(self) -> str:
         return (
             f"Write all times of the column with an offset (such as {self.zoned.shown}), or all without one, by the "
@@ -89,7 +95,7 @@ class ColumnProfile:
             fewer, how = min((self.local, "without"), (self.zoned, "with"), key=lambda pair: pair[0].rows)
             found = f"{fewer.shown} {how} a time zone, among times of the other sort"
             findings[name, "mixed_time_zones"] = Fault(found, _ONE_SORT, self._zone_fix(), fewer.row, fewer.rows)
-        if 0 < self.words.rows <= self.integers.rows:
+        if self.has_words and name != "order_id":  # of orders, two systems may count side by side
             found = f"{self.words.shown} among ids that are mostly integers"
             findings[name, "mixed_ids"] = Fault(found, *_ONE_FORM, self.words.row, self.words.rows)
 
@@ -101,11 +107,9 @@ _MOST_LINES = 0.9  # share of repeated ids with the same customer and minute, fr
 #: Share of orders with the customer and the minute of another one: no shop has so many, order lines of 1.5 each do.
 _MOST_REPEATED = 1 / 3
 _LINE_COLUMNS = {"customer_id", "ordered_at", "full_price"}
-_SUM_LINES = (
-    "the rows look like order lines, and a row has to be a whole order. Sum the lines of each order (also paid and "
-    "items, where they exist): in pandas `lines.groupby('order_id', as_index=False).agg({'customer_id': 'first', "
-    "'ordered_at': 'min', 'full_price': 'sum'})`, in SQL `SELECT order_id, min(customer_id) AS customer_id, "
-    "min(ordered_at) AS ordered_at, sum(full_price) AS full_price FROM lines GROUP BY order_id`."
+_LINES_SQL = (
+    "SELECT order_id, min(customer_id) AS customer_id, min(ordered_at) AS ordered_at, sum(full_price) AS full_price "
+    "FROM lines GROUP BY order_id"
 )
 _MINUTE_MICROSECONDS = 60_000_000
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # one key of two
@@ -128,7 +132,7 @@ class KeptColumns:
 
     @property
     def schema(self) -> TableSchema:
-        return SCHEMAS[self.source.name]
+        return schema_of(self.source.name)
 
     def add(self, batch: CheckedBatch, *, offset: int) -> None:
         related = related_columns(self.schema)
@@ -219,7 +223,8 @@ def validate(sources: Iterable[Source], *, as_of: date | None, relations: bool =
     customers.parquet, column joined_on, row 2: found nothing; expected a value in every row. Fill it in or leave the
     row out.
     """
-    sources = sorted(sources, key=lambda source: list(SCHEMAS).index(source.name))
+    order = {name: place for place, name in enumerate(SCHEMAS)}
+    sources = sorted(sources, key=lambda source: order.get(source.name, 0))
     rows: dict[str, int] = {}
     unreadable: dict[str, Problem] = {}
     tables = {source.name: KeptColumns(source) for source in sources}
@@ -235,7 +240,9 @@ def validate(sources: Iterable[Source], *, as_of: date | None, relations: bool =
     for name, table in tables.items():
         problems += [unreadable[name]] if name in unreadable else []
         problems += [*table.source.problems(), *table.findings.problems(table.source)]
-    warnings = [w for table in tables.values() for odd in (_odd_amounts, _lines_as_orders) for w in odd(table)]
+    warnings = [
+        w for table in tables.values() for odd in (_odd_amounts, _lines_as_orders, _two_systems) for w in odd(table)
+    ]
     return TablesReport(rows, tuple(problems), tuple(warnings))
 
 
@@ -328,7 +335,7 @@ def _check_key(table: KeptColumns) -> None:
 
     fix = "Remove the copy, or give the row its own id."
     if table.schema.name == "orders" and _are_lines(table, rows[again], rows[first[again]]):
-        fix = f"They have the customer and the minute of the first, but other amounts: {_SUM_LINES}"
+        fix = f"They have the customer and the minute of the first, but other amounts: {_sum_lines(table)}"
     table.findings.note_rows("duplicate_key", " + ".join(names), twice, found, "each once", fix)
 
 
@@ -356,7 +363,30 @@ def _lines_as_orders(table: KeptColumns) -> Iterator[str]:
     if ordered.size >= _FEWEST_ORDERS and repeated > ordered.size * _MOST_REPEATED:
         yield (
             f"{table.source.file}: {repeated:,} of {ordered.size:,} orders have the customer and the minute of another "
-            f"order: {_SUM_LINES} The order_id of a line is the shop's own number of the order."
+            f"order: {_sum_lines(table)} The order_id of a line is the shop's own number of the order."
+        )
+
+
+def _sum_lines(orders: KeptColumns) -> str:
+    """What to do about lines that were taken for orders."""
+    names = dict(zip(orders.source.schema().names, file_names(orders.source.schema()), strict=True))
+    columns = ", ".join(f"{ours}: {names[ours]}" for ours in ("order_id", "customer_id", "ordered_at"))
+    setting = f"lines: {{table: {orders.source.file}, {columns}, amount: {names['full_price']}}}"
+    return (
+        "the rows look like order lines, and a row has to be a whole order. Let DISCO sum the lines of each order: "
+        f"write `{setting}` in disco.yaml (docs/own-data.md). In SQL: `{_LINES_SQL}`."
+    )
+
+
+def _two_systems(orders: KeptColumns) -> Iterator[str]:
+    """Orders of a web shop and of tills may be numbered in two ways; returns may name only one of them."""
+    profile = orders.profiles.get("order_id")
+    if orders.schema.name == "orders" and profile is not None and profile.has_words:
+        few, shown = profile.words.rows, profile.words.shown
+        yield (
+            f"{orders.source.file}: order ids are mostly integers, but {few:,} are not, such as {shown}. If they come "
+            "from two systems, that is fine as long as no number means two orders. If they are cancellations (such as "
+            "C536379), give them as `returns`, or let the setting `lines` match them."
         )
 
 

@@ -1,11 +1,13 @@
 """Readers of a retailer's tables: a folder of Parquet or CSV files, or queries of a database."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 from disco.adapters.tables.folder import FolderTables
 from disco.adapters.tables.sql import SqlTables
+from disco.records.errors import TableError
 from disco.records.tables import PLAIN, TableFormat
 from disco.records.validation import TablesReport, validate
 
@@ -20,14 +22,18 @@ def open_tables(
 ) -> FolderTables | SqlTables:
     """A folder, or a database URL such as `postgresql+psycopg://user@host/shop`.
 
-    queries: SELECTs by table name. written: what columns are called, and how CSV files are written.
+    queries: SELECTs by table name, over the database or over files of the folder (`FROM 'lines.csv'`).
+    written: what columns are called, how CSV files are written, and which tables are summed from lines of orders.
     """
     if "://" in str(place):
         return SqlTables(str(place), queries=queries, written=written)
-    return FolderTables(Path(place), written=written)
+    return FolderTables(Path(place), written=replace(written, queries=queries) if queries else written)
 
 
 def validate_tables(tables: FolderTables | SqlTables, *, as_of: date) -> TablesReport:
     """Every problem of the tables and of how their files are named."""
-    report = validate([tables.source(name) for name in tables.names()], as_of=as_of)
+    try:
+        report = validate([tables.source(name) for name in tables.names()], as_of=as_of)
+    except TableError as error:  # of lines that cannot be summed; without orders nothing else can be judged
+        return TablesReport({}, (*tables.problems(), *error.problems))
     return TablesReport(report.rows, (*tables.problems(), *report.problems), report.warnings)

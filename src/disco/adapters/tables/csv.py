@@ -24,26 +24,16 @@ from disco.adapters.tables.columns import (
     too_many_columns,
     too_many_rows,
 )
-from disco.adapters.tables.notation import (
-    NUMBERS,
-    TIMES,
-    date_advice,
-    number_advice,
-    plain_cells,
-    point_groups,
-)
+from disco.adapters.tables.notation import NUMBERS, point_groups
 from disco.records.arrays import Integers
 from disco.records.cells import plain_text
 from disco.records.errors import FileFormatError, Problem
-from disco.records.table_rules import typed_table
 from disco.records.tables import (
     DELIMITERS,
     LONGEST_HEADER_BYTES,
     MOST_COLUMNS,
     MOST_RAGGED_ROWS,
     PLAIN,
-    SCHEMAS,
-    Kind,
     TableFormat,
 )
 
@@ -64,7 +54,6 @@ class CsvSource(NamedSource):
         self._path = path
         self._ragged: list[pa.csv.InvalidRow] = []
         self._point_groups: dict[str, _PointGroups] = {}
-        self._kinds = {column.name: column.kind for column in SCHEMAS[name].columns}
 
     @cached_property
     def _opening(self) -> bytes:
@@ -141,16 +130,6 @@ class CsvSource(NamedSource):
                 yield pa.record_batch(cells, names=list(columns))
         self._ragged = ragged
         self._point_groups |= groups
-
-    def _plain(self, name: str, column: pa.Array) -> pa.Array:
-        kind, written = self._kinds.get(name), self._written.csv
-        is_plain = (kind not in NUMBERS or written.decimal is None) and (kind not in TIMES or written.dates is None)
-        if kind is None or is_plain:
-            return column
-        text = plain_text(column.view(pa.string()))
-        if pa.types.is_string(text.type):
-            return plain_cells(text, kind, written).cast(pa.binary())
-        return column  # bytes that are no text, which the rules name by row
 
     def _open(self, ragged: list[pa.csv.InvalidRow], *, columns: Sequence[str] = ()) -> pa.csv.CSVStreamingReader:
         """The rows; those with too many or too few cells are added to `ragged` instead."""
@@ -261,27 +240,7 @@ class CsvSource(NamedSource):
     def advice(self, column: str, kind: str) -> str | None:
         if kind == "encoding" and self._written.csv.encoding is None:
             return "Save the file as UTF-8, or write `csv: {encoding: cp1252}` (Excel in Western Europe) in disco.yaml."
-        declared, written = self._kinds.get(column, Kind.CHOICE), self._written.csv
-        if kind != "wrong_type":
-            return None
-        if declared in NUMBERS:
-            if written.decimal is None:
-                return number_advice(self._texts(column))
-            return f"Write numbers as {'12,50' if written.decimal == ',' else '12.50'}, as `csv.decimal` says."
-        if declared in TIMES:
-            if written.dates is None:
-                return date_advice(self._texts(column))
-            return f"Write dates as {written.dates}, as `csv.dates` says, or as YYYY-MM-DD."
-        return None
-
-    def _texts(self, column: str) -> Iterator[pa.Array]:
-        for batch in self.batches([column]):
-            text = plain_text(batch.column(0).view(pa.string()))
-            if pa.types.is_string(text.type):
-                yield text
-
-    def scan(self) -> pa.Table:
-        return typed_table(self)
+        return super().advice(column, kind)
 
 
 class _PointGroups:

@@ -1,7 +1,9 @@
-"""A folder with TABLE.parquet, TABLE.csv, or TABLE/ (parts of Parquet) for each table."""
+"""A folder with TABLE.parquet, TABLE.csv, TABLE.xlsx, or TABLE/ (parts of Parquet) for each table, or with other files
+that the settings make tables of."""
 
 import os
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import date
 from difflib import get_close_matches
@@ -10,8 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from disco.adapters.tables.columns import readable
-from disco.adapters.tables.csv import CsvSource, check_lines
+from disco.adapters.tables.columns import NamedSource, readable
+from disco.adapters.tables.csv import check_lines
+from disco.adapters.tables.derived import DatedCustomers, DerivedTables, file_source
 from disco.adapters.tables.parquet import ParquetSource, check_sizes
 from disco.records.errors import InputError, Problem, TableError
 from disco.records.files import private_folder, temporary_folder, written_whole
@@ -29,64 +32,80 @@ class FolderTables:
         if not folder.is_dir():
             fix = f"Give the folder: {folder.absolute().parent}"
             raise InputError(str(folder), found="a file", expected="the folder it lies in", fix=fix)
-        self._sources: dict[str, CsvSource | ParquetSource] = {}
+        self._sources: dict[str, NamedSource | DatedCustomers] = {}
         self._problems: list[Problem] = []
         with readable(str(folder), expected="a folder that can be read", fix="Check its permissions."):
+            self._derived = DerivedTables(folder, written, present=self._sources)
+            self._parts = set(self._derived.files().values())
             for name in SCHEMAS:
                 self._find(name)
+            for name in self._derived.declared:
+                if (file := self._sources.pop(name, None)) is not None:
+                    self._two_sources(name, [file.file, "a setting"])
             self._look_for_misnamed_files()
             there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
-        if not self._sources:
+        if not self._sources and not self._derived.declared:
             raise InputError(str(folder), found=there, expected="at least one table", fix=_example())
+        if isinstance(customers := self._sources.get("customers"), NamedSource):
+            self._sources["customers"] = self._derived.dated(customers)
 
     def __repr__(self) -> str:
         return f"FolderTables({str(self._folder)!r}: {', '.join(self.names())})"
 
     def _find(self, name: str) -> None:
-        found: list[CsvSource | ParquetSource] = []
+        found: list[NamedSource] = []
         for label in (f"{name}.parquet", name):
             path = self._folder / label
-            if path.is_file() and label != name:
+            if path.is_file() and label != name and not self._is_part(path):
                 found.append(ParquetSource(name, file=label, parts=[(label, path)], written=self._written))
             elif path.is_dir():
                 parts = [(str(part.relative_to(self._folder)), part) for part in sorted(path.rglob("*.parquet"))]
                 visible = [(part, file) for part, file in parts if not file.name.startswith(("_", "."))]
                 if visible:
                     found.append(ParquetSource(name, file=f"{label}/", parts=visible, written=self._written))
-        path = self._folder / f"{name}.csv"
-        if path.is_file():
-            found.append(CsvSource(name, file=path.name, path=path, written=self._written))
+        for ending in (".csv", ".xlsx"):
+            path = self._folder / f"{name}{ending}"
+            if path.is_file() and not self._is_part(path):
+                found.append(file_source(name, path, file=path.name, written=self._written))
         if found:
             self._sources[name] = found[0]
         if len(found) > 1:
-            files = " and ".join(source.file for source in found)
-            self._problems.append(
-                Problem("two_sources", found[0].file, "", files, f"one source of {name}", "Remove all but one.")
-            )
+            self._two_sources(name, [source.file for source in found])
+
+    def _two_sources(self, name: str, files: Sequence[str]) -> None:
+        expected, fix = f"one source of {name}", "Remove all but one."
+        self._problems.append(Problem("two_sources", files[0], "", " and ".join(files), expected, fix))
+
+    def _is_part(self, path: Path) -> bool:
+        """Whether a setting makes tables of the file, so that it is none itself."""
+        return path.resolve() in self._parts
 
     def _look_for_misnamed_files(self) -> None:
-        absent = [name for name in SCHEMAS if name not in self._sources]
+        absent = [name for name in SCHEMAS if name not in self._sources and name not in self._derived.declared]
         for path in sorted(self._folder.iterdir()):
             stem, kind = path.stem.lower(), path.suffix.lower()
             near = get_close_matches(stem, absent, n=1, cutoff=0.8)
-            if near and (kind in (".csv", ".parquet") or path.is_dir()):
+            if near and (kind in (".csv", ".parquet", ".xlsx") or path.is_dir()) and not self._is_part(path):
                 meant = near[0] + kind
                 fix = f"Did you mean {meant}? Rename it."
                 self._problems.append(Problem("misnamed_file", path.name, "", "a table of no known name", meant, fix))
 
     def names(self) -> tuple[str, ...]:
-        return tuple(self._sources)
+        made = self._derived.names()
+        return tuple(name for name in SCHEMAS if name in self._sources or name in made)
 
     def scan(self, name: str) -> pads.Dataset | pa.Table:
         """Parquet as a dataset that streams; CSV as a typed table in memory. The retailer's own types."""
         return self.source(name).scan()
 
-    def source(self, name: str) -> CsvSource | ParquetSource:
+    def source(self, name: str) -> NamedSource | DatedCustomers:
         """The table as validation reads it."""
+        if name not in self._sources and name in self._derived.names():
+            return self._derived.source(name)
         if name not in self._sources:
             raise InputError(
                 f"table {name} in {self._folder}",
-                found=f"only {', '.join(self._sources)}",
+                found=f"only {', '.join(self.names())}",
                 expected=f"{name}.parquet, {name}.csv or a folder {name}/ of Parquet files",
             )
         return self._sources[name]
@@ -104,15 +123,16 @@ class FolderTables:
     def notes(self) -> tuple[str, ...]:
         """What was found in the files without being told; a file that cannot be read has none."""
         notes: list[str] = []
-        for source in self._sources.values():
-            with suppress(InputError):  # validation reports it
-                notes += source.notes()
+        for notes_of in (*(source.notes for source in self._sources.values()), self._derived.notes):
+            with suppress(InputError, TableError):  # validation reports it
+                notes += notes_of()
         return tuple(notes)
 
 
 def _example() -> str:
     return (
-        f"Expected files are TABLE.parquet or TABLE.csv, for {', '.join(SCHEMAS)}; `disco init SHOP/` writes examples."
+        f"Expected files are TABLE.parquet or TABLE.csv, for {', '.join(SCHEMAS)}; `disco init SHOP/` writes examples. "
+        "Other files, such as order lines, become tables by the settings `lines` and `queries`."
     )
 
 
@@ -147,6 +167,10 @@ def replace_table(folder: Path, name: str, file: Path, *, written: TableFormat, 
         for path in folder.iterdir() if folder.is_dir() else ():
             if path.name.split(".")[0] in SCHEMAS and path.name.split(".")[0] != name:
                 (scratch / path.name).symlink_to(path.resolve())
+        for other, path in DerivedTables(folder, written).files().items() if folder.is_dir() else ():
+            if not (link := scratch / other).is_symlink():
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(path)
         (scratch / f"{name}{file.suffix}").symlink_to(file.resolve())
         tables = FolderTables(scratch, written=written)
         report = validate([tables.source(one) for one in tables.names()], as_of=as_of)
@@ -157,7 +181,8 @@ def replace_table(folder: Path, name: str, file: Path, *, written: TableFormat, 
     target = folder / f"{name}{file.suffix}"
     with written_whole(target) as partial:
         shutil.copyfile(file, partial)
-    for other in (f"{name}.parquet", f"{name}.csv", name):  # of another kind; the same table must not be there twice
+    # those of another kind go, because the same table must not be there twice
+    for other in (f"{name}.parquet", f"{name}.csv", f"{name}.xlsx", name):
         path = folder / other
         if path != target and path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

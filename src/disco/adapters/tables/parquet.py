@@ -17,7 +17,9 @@ from disco.adapters.tables.columns import (
     too_many_columns,
     too_many_rows,
 )
+from disco.records.cells import is_text
 from disco.records.errors import FileFormatError
+from disco.records.table_rules import typed_table
 from disco.records.tables import (
     FEWEST_GROUP_ROWS,
     LARGEST_COLUMN_BYTES,
@@ -26,8 +28,8 @@ from disco.records.tables import (
     MOST_COLUMNS,
     MOST_ROWS,
     PLAIN,
-    SCHEMAS,
     TableFormat,
+    schema_of,
 )
 
 _EXPECTED = "a complete Parquet file"
@@ -66,7 +68,7 @@ class ParquetSource(NamedSource):
     def _same_columns(self, label: str, first: pa.Schema, schema: pa.Schema) -> None:
         """Arrow would fill a column that one part lacks with nulls, and say nothing."""
         own = self._written.own_names(self.name)
-        names = [own.get(column.name, column.name) for column in SCHEMAS[self.name].columns]
+        names = [own.get(column.name, column.name) for column in schema_of(self.name).columns]
         alike = {name.strip().casefold() for name in names}
         names += [name for name in (*first.names, *schema.names) if name.strip().casefold() in alike]
         for name in dict.fromkeys(names):
@@ -99,7 +101,9 @@ class ParquetSource(NamedSource):
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         theirs = {ours: pc.field(self._columns[ours]) for ours in columns}
         with readable(self.file, expected=_EXPECTED, fix=_FIX):
-            yield from self.dataset.to_batches(columns=theirs, batch_size=1 << 17)
+            for batch in self.dataset.to_batches(columns=theirs, batch_size=1 << 17):
+                cells = [self._plain(name, column) for name, column in zip(columns, batch.columns, strict=True)]
+                yield pa.record_batch(cells, names=list(columns))
 
     def place(self, row: int) -> tuple[str, int]:
         if len(self._parts) == 1:
@@ -111,7 +115,11 @@ class ParquetSource(NamedSource):
         raise IndexError(f"{self.file} has become shorter while it was read")
 
     def scan(self) -> pads.Dataset | pa.Table:
-        """A dataset that streams; a table in memory where columns have names of their own, which a dataset keeps."""
+        """A dataset that streams; a table in memory where columns have names of their own, which a dataset keeps, or
+        text in another form than the plain one."""
+        unplain = [theirs for ours, theirs in self._columns.items() if not self._is_plain(ours)]
+        if any(_is_text_column(self._given, name) for name in unplain):
+            return typed_table(self)
         if not self._is_renamed:
             return self.dataset
         with readable(self.file, expected=_EXPECTED, fix=_FIX):
@@ -196,6 +204,11 @@ def _too_wide(label: str, column: str, size: int) -> FileFormatError:
     found = f"{size:,} bytes of text in column {column} of one row group"
     fix = "Shorten the cells, leave the column out, or write smaller row groups."
     return FileFormatError(label, found=found, expected=f"at most {LARGEST_COLUMN_BYTES:,}", fix=fix)
+
+
+def _is_text_column(schema: pa.Schema, name: str) -> bool:
+    of = schema.field(name).type
+    return is_text(of.value_type if pa.types.is_dictionary(of) else of)
 
 
 def _types(schema: pa.Schema, name: str) -> str:

@@ -13,7 +13,6 @@ from disco.adapters.tables.columns import NamedSource, too_many_columns
 from disco.records.errors import InputError, MissingPartError, Problem
 from disco.records.files import temporary_folder
 from disco.records.refusals import did_you_mean
-from disco.records.table_rules import typed_table
 from disco.records.tables import MOST_COLUMNS, PLAIN, SCHEMAS, TableFormat
 
 _ROWS_PER_FETCH = 50_000
@@ -23,6 +22,8 @@ _READ_ONLY = {"sqlite": "PRAGMA query_only = ON", "postgresql": "SET TRANSACTION
 
 class SqlSource(NamedSource):
     """A query's rows as text, whatever types the database has; one snapshot, so that rows keep their numbers."""
+
+    has_numbers = True
 
     def __init__(self, name: str, *, file: str, spool: Path, written: TableFormat = PLAIN) -> None:
         super().__init__(name, file=file, written=written)
@@ -37,13 +38,11 @@ class SqlSource(NamedSource):
         theirs = [self._columns[name] for name in columns]
         with pa.memory_map(str(self._spool)) as stream, pa.ipc.open_stream(stream) as reader:
             for batch in reader:
-                yield batch.select(theirs).rename_columns(list(columns))
+                given = zip(columns, batch.select(theirs).columns, strict=True)
+                yield pa.record_batch([self._plain(name, column) for name, column in given], names=list(columns))
 
     def place(self, row: int) -> tuple[str, int]:
         return self.file, row + 1
-
-    def scan(self) -> pa.Table:
-        return typed_table(self)
 
 
 class SqlTables:
