@@ -2,21 +2,29 @@
 
 Requests are repeated where a server was busy or out of reach: each write carries an Idempotency-Key, so it is done
 once. Long work is a job; methods wait for its result unless they are told not to.
+
+What is sent for a use case, and what comes back, is read from its declaration (`entrypoints/use_cases.py`). `_asks`
+makes a method with the signature of the one of `Shop`. A method that takes more, such as `timeout`, is written out and
+calls `_ask` or `_wait_for`. Lists in pages, files, and rows to send have methods of their own.
 """
 
 import io
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
+from functools import wraps
 from pathlib import Path
 from secrets import SystemRandom
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
 
 from disco.adapters.files import read_yaml
+from disco.entrypoints.python import Shop
+from disco.entrypoints.use_cases import UseCase, use_case
 from disco.records.errors import InputError, ServiceError, UnavailableError
 from disco.records.files import written_whole
 from disco.records.jobs import Draft, Job, JobPage, JobState
@@ -27,23 +35,21 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from disco.office.approvals.use_cases import Approved
     from disco.office.audit.use_cases import AuditVerdict
     from disco.office.keys.use_cases import NewKey, RevokedKey
-    from disco.operations.demand import Demand
     from disco.operations.experiment import PowerResult
     from disco.operations.explain import Explanation
-    from disco.operations.forget import Forgotten, Pruned
+    from disco.operations.forget import Forgotten, PersonalData
     from disco.operations.late import PreparedArrivals
-    from disco.operations.launch import CampaignState, Launched, Recalled
+    from disco.operations.launch import Launched, Recalled
     from disco.operations.learn import Activated, Learned
     from disco.operations.learned import LearnedBelief
-    from disco.operations.outcomes import Ingested, Reverted
+    from disco.operations.outcomes import Ingested
     from disco.operations.overview import CampaignList
     from disco.operations.plan import PlanResult, PlanVerdict, TablesVerdict
     from disco.operations.replay import PropensitiesResult, ReplayResult
     from disco.operations.results import AllResults, CampaignResults
-    from disco.operations.review import PlanCopy, PlanDifference, PlanEntry, PlanReview
+    from disco.operations.review import PlanDifference, PlanEntry
     from disco.operations.training import ContextTrained
     from disco.operations.upkeep import CheckResult, HealthCheck
     from disco.operations.what_if import Frontier
@@ -56,7 +62,17 @@ _LOOKS_S = (0.1, 2.0)  # between two looks at a job: at first, at last
 _AGAIN = (429, 502, 503, 504)
 _PAGE = 200
 Kind = TypeVar("Kind", bound=Result)
+Given = ParamSpec("Given")
 Plan = str | Path | Mapping[str, Any]
+
+
+def _asks(function: Callable[Concatenate[Shop, Given], Kind]) -> "Callable[Concatenate[Client, Given], Kind]":
+    """The use case behind the service, with the parameters and the words of the method of `Shop`."""
+
+    def ask(self: "Client", /, *args: Given.args, **given: Given.kwargs) -> Kind:
+        return self._ask(function, *args, **given)
+
+    return cast("Callable[Concatenate[Client, Given], Kind]", wraps(function)(ask))
 
 
 class Client:
@@ -101,8 +117,8 @@ class Client:
         """Decide a campaign; the decided plan is kept under its id. plan: a YAML or JSON file, or its content."""
         from disco.operations.plan import PlanResult
 
-        job = self._asked("plans", _plan_form(plan), params={"dry_run": dry_run})
-        return self._result(job, PlanResult, timeout)
+        job = self._post("plans", _plan_form(plan), params={"dry_run": dry_run})["job"]
+        return PlanResult.from_dict(self.wait(job, timeout=timeout).result or {})
 
     def plans(self) -> "tuple[PlanEntry, ...]":
         """The plans that are kept, the newest first."""
@@ -110,11 +126,7 @@ class Client:
 
         return tuple(PlanEntry.from_dict(one) for one in self._items("plans"))
 
-    def plan_show(self, plan_id: str, *, by: Sequence[str] = ()) -> "PlanReview":
-        """A kept plan by depth, group, history and spend."""
-        from disco.operations.review import PlanReview
-
-        return PlanReview.from_dict(self._get(f"plans/{_part(plan_id)}", params={"by": list(by)}))
+    plan_show = _asks(Shop.plan_show)
 
     def plan_diff(self, first: str, second: str) -> "PlanDifference":
         """What changes from one plan to another. Each is an id or a campaign."""
@@ -122,17 +134,9 @@ class Client:
 
         return PlanDifference.from_dict(self._get(f"plans/{_part(first)}/diff/{_part(second)}"))
 
-    def plan_copy(self, campaign: str) -> "PlanCopy":
-        """The plan of an earlier campaign as YAML, to be changed into the next one."""
-        from disco.operations.review import PlanCopy
+    plan_copy = _asks(Shop.plan_copy)
 
-        return PlanCopy.from_dict(self._get(f"plans/{_part(campaign)}/copy"))
-
-    def approve(self, plan_id: str) -> "Approved":
-        """Consent to the launch of exactly this plan; whoever made it cannot."""
-        from disco.office.approvals.use_cases import Approved
-
-        return Approved.from_dict(self._post(f"plans/{_part(plan_id)}/approve"))
+    approve = _asks(Shop.approve)
 
     def frontier(
         self,
@@ -144,10 +148,8 @@ class Client:
         timeout: float | None = None,
     ) -> "Frontier":
         """What a plan could reach: revenue against markdown."""
-        from disco.operations.what_if import Frontier
-
-        body = {"plan": _plan_form(plan), "revenue_weights": revenue_weights, "budgets": budgets, "cap": cap}
-        return self._result(self._asked("frontier", _given(body)), Frontier, timeout)
+        form = _plan_form(plan)
+        return self._wait_for(timeout, Shop.frontier, form, revenue_weights=revenue_weights, budgets=budgets, cap=cap)
 
     # ---- drafts
 
@@ -226,11 +228,7 @@ class Client:
         """Write the rows of a batch that are not applied to a CSV file, each with its reason."""
         return _write(file, self._send("GET", f"batches/{_part(batch_id)}/quarantine").content)
 
-    def revert(self, batch_id: str, *, dry_run: bool = False) -> "Reverted":
-        """Take a batch of outcomes out again."""
-        from disco.operations.outcomes import Reverted
-
-        return Reverted.from_dict(self._post(f"batches/{_part(batch_id)}/revert", params={"dry_run": dry_run}))
+    revert = _asks(Shop.revert)
 
     def learn(
         self,
@@ -244,13 +242,13 @@ class Client:
         from disco.operations.learn import Learned
 
         body = {"campaigns": list(campaigns) or None, "as_of": as_of, "rebuild": rebuild or None, "dry_run": dry_run}
-        return self._result(self._asked("learn", _given(body)), Learned, timeout)
+        return Learned.from_dict(self._job_done("learn", body, timeout))
 
     def activate(self, version: int, *, dry_run: bool = False, timeout: float | None = None) -> "Activated":
         """Go back (or forward) to this version of the model."""
         from disco.operations.learn import Activated
 
-        return self._result(self._asked("learn", {"activate": version, "dry_run": dry_run}), Activated, timeout)
+        return Activated.from_dict(self._job_done("learn", {"activate": version, "dry_run": dry_run}, timeout))
 
     def results(self, campaign: str, *, as_of: date | None = None) -> "CampaignResults":
         """Read out a campaign."""
@@ -290,17 +288,11 @@ class Client:
             found, active = [one for page in pages for one in page["items"]], pages[0]["active_version"]
         return CampaignList.from_dict({"campaigns": found, "active_version": active})
 
-    def pause(self, campaign: str) -> "CampaignState":
-        """No code for anybody who arrives now."""
-        return self._state(campaign, "pause")
+    pause = _asks(Shop.pause)
 
-    def resume(self, campaign: str) -> "CampaignState":
-        """End a pause."""
-        return self._state(campaign, "resume")
+    resume = _asks(Shop.resume)
 
-    def close_campaign(self, campaign: str) -> "CampaignState":
-        """End a campaign for good."""
-        return self._state(campaign, "close")
+    close_campaign = _asks(Shop.close)
 
     def recall(
         self,
@@ -322,16 +314,11 @@ class Client:
 
     def propensities(self, campaign: str, *, draws: int = 200, timeout: float | None = None) -> "PropensitiesResult":
         """Add to every decision how likely it was, so that other policies can be evaluated on this campaign later."""
-        from disco.operations.replay import PropensitiesResult
-
-        path = f"campaigns/{_part(campaign)}/propensities"
-        return self._result(self._asked(path, None, params={"draws": draws}), PropensitiesResult, timeout)
+        return self._wait_for(timeout, Shop.propensities, campaign, draws=draws)
 
     def contexts(self, campaign: str | None = None, *, timeout: float | None = None) -> "PreparedArrivals":
         """Prepare customers who may arrive after a launch; None: of all campaigns that run."""
-        from disco.operations.late import PreparedArrivals
-
-        return self._result(self._asked("contexts", _given({"campaign": campaign})), PreparedArrivals, timeout)
+        return self._wait_for(timeout, Shop.contexts, campaign)
 
     # ---- model and figures
 
@@ -341,11 +328,7 @@ class Client:
 
         return LearnedBelief.from_dict(self._get(f"beliefs/{'active' if version is None else version}"))
 
-    def demand(self, version: int | None = None) -> "Demand":
-        """Demand over depths, with what was seen."""
-        from disco.operations.demand import Demand
-
-        return Demand.from_dict(self._get("demand", params=_given({"version": version})))
+    demand = _asks(Shop.demand)
 
     def power(self, *, baseline: float, sd: float, **options: float) -> "PowerResult":
         """How large an A/B test has to be: with `uplift`, `customers` or both; see `POST power`."""
@@ -376,7 +359,7 @@ class Client:
         from disco.operations.replay import ReplayResult
 
         body = {"log": log, "context": list(context), "policies": list(policies), **options}
-        return self._result(self._asked("replay", body), ReplayResult, timeout)
+        return ReplayResult.from_dict(self._job_done("replay", body, timeout))
 
     # ---- tables and checks
 
@@ -408,36 +391,30 @@ class Client:
 
     def validate(self, *, as_of: date | None = None, timeout: float | None = None) -> "TablesVerdict":
         """Every problem of the shop's tables."""
-        from disco.operations.plan import TablesVerdict
-
-        return self._result(self._asked("validate", _given({"as_of": as_of})), TablesVerdict, timeout)
+        return self._wait_for(timeout, Shop.validate, as_of=as_of)
 
     def validate_plan(self, plan: Plan, *, timeout: float | None = None) -> "PlanVerdict":
         """Whether a plan can be decided."""
         from disco.operations.plan import PlanVerdict
 
-        return self._result(self._asked("validate", {"plan": _plan_form(plan)}), PlanVerdict, timeout)
+        return PlanVerdict.from_dict(self._job_done("validate", {"plan": _plan_form(plan)}, timeout))
 
     def train(self, *, window_start: date, timeout: float | None = None, **options: Any) -> "ContextTrained":
         """Train the context network on the shop's tables; see `POST train`."""
         from disco.operations.training import ContextTrained
 
         body = {"window_start": window_start.isoformat(), **options}
-        return self._result(self._asked("train", body), ContextTrained, timeout)
+        return ContextTrained.from_dict(self._job_done("train", body, timeout))
 
     def check(
         self, campaign: str | None = None, *, as_of: date | None = None, timeout: float | None = None
     ) -> "CheckResult":
         """Whether decisions may be built on the shop's customers, or on those of a campaign."""
-        from disco.operations.upkeep import CheckResult
-
-        return self._result(self._asked("check", _given({"campaign": campaign, "as_of": as_of})), CheckResult, timeout)
+        return self._wait_for(timeout, Shop.check, campaign, as_of=as_of)
 
     def doctor(self, *, repair: bool = False, timeout: float | None = None) -> "HealthCheck":
         """Check installation, settings, files and database."""
-        from disco.operations.upkeep import HealthCheck
-
-        return self._result(self._asked("doctor", {"repair": repair}), HealthCheck, timeout)
+        return self._wait_for(timeout, Shop.doctor, repair=repair)
 
     # ---- upkeep
 
@@ -457,15 +434,18 @@ class Client:
 
     def forget(self, customers: Sequence[str | int], *, dry_run: bool = False) -> "Forgotten":
         """Forget customers, everywhere. This cannot be undone."""
-        from disco.operations.forget import Forgotten
+        return self._ask(Shop.forget, list(customers), dry_run=dry_run)
 
-        return Forgotten.from_dict(self._post("forget", {"customers": list(customers)}, params={"dry_run": dry_run}))
+    def access(self, customer: str | int, file: str | Path | None = None) -> "PersonalData":
+        """Everything that is kept about a customer, which is what `forget` removes; with `file` also written there as
+        JSON."""
+        kept = self._ask(Shop.access, customer)
+        if file is not None:
+            kept = replace(kept, file=str(file))
+            _write(file, (kept.to_json(indent=2) + "\n").encode())
+        return kept
 
-    def prune(self, *, days: int, features: bool = False, dry_run: bool = False) -> "Pruned":
-        """Remove what is older than so many days and needed by nothing."""
-        from disco.operations.forget import Pruned
-
-        return Pruned.from_dict(self._post("prune", {"days": days, "features": features}, params={"dry_run": dry_run}))
+    prune = _asks(Shop.prune)
 
     # ---- jobs
 
@@ -546,16 +526,36 @@ class Client:
 
     # ---- requests
 
-    def _state(self, campaign: str, action: str) -> "CampaignState":
-        from disco.operations.launch import CampaignState
+    def _ask(
+        self, function: Callable[Concatenate[Shop, Given], Kind], *args: Given.args, **given: Given.kwargs
+    ) -> Kind:
+        """The result of a use case that the service answers at once."""
+        case = use_case(function)
+        return cast(Kind, case.kind.from_dict(self._asked(case, case.arguments(*args, **given))))
 
-        return CampaignState.from_dict(self._post(f"campaigns/{_part(campaign)}/{action}"))
+    def _wait_for(
+        self,
+        timeout: float | None,
+        function: Callable[Concatenate[Shop, Given], Kind],
+        *args: Given.args,
+        **given: Given.kwargs,
+    ) -> Kind:
+        """The result of a use case that is the work of a job."""
+        case = use_case(function)
+        job = self._asked(case, case.arguments(*args, **given))["job"]
+        return cast(Kind, case.kind.from_dict(self.wait(job, timeout=timeout).result or {}))
 
-    def _asked(self, path: str, body: Mapping[str, Any] | None, *, params: Mapping[str, Any] | None = None) -> str:
-        return str(self._post(path, body, params=params)["job"])
+    def _asked(self, case: UseCase, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        given = list(_given(arguments).items())
+        count = len(case.in_path)
+        parts = {name: _part(str(value)) for name, (_, value) in zip(case.in_path, given[:count], strict=True)}
+        params = {name: value for name, value in given[count:] if name in case.takes}
+        body = {name: value for name, value in given[count:] if name not in case.takes}
+        return self._json(case.method, case.path.format(**parts)[1:], body or None, params=params)
 
-    def _result(self, job: str, kind: type[Kind], timeout: float | None) -> Kind:
-        return kind.from_dict(self.wait(job, timeout=timeout).result or {})
+    def _job_done(self, path: str, body: Mapping[str, Any], timeout: float | None) -> Mapping[str, Any]:
+        job = self._post(path, _given(body))["job"]
+        return self.wait(job, timeout=timeout).result or {}
 
     def _pages(self, path: str) -> Iterator[dict[str, Any]]:
         cursor = None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from disco.adapters.config import (
     FILE,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from disco.office.keys.use_cases import Keys, NewKey, RevokedKey
     from disco.operations.approvals import PlanApproval
     from disco.operations.backup import BackedUp, Restored
+    from disco.operations.demand import Demand
     from disco.operations.explain import Explanation
     from disco.operations.export import Exported
     from disco.operations.forget import Forgotten, PersonalData, Pruned
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from disco.operations.outcomes import Ingested, Quarantine, Reverted
     from disco.operations.overview import CampaignList
     from disco.operations.plan import PlanResult, PlanVerdict, TablesVerdict
-    from disco.operations.replay import PropensitiesResult
+    from disco.operations.replay import PropensitiesResult, ReplayResult
     from disco.operations.results import AllResults, CampaignResults
     from disco.operations.review import PlanCopy, PlanDifference, PlanReview
     from disco.operations.upkeep import CheckResult, DatabaseUpgrade, HealthCheck
@@ -267,6 +268,13 @@ class Shop(ShopFolder):
         with self.store() as store:
             return learned_belief(store, version)
 
+    def demand(self, version: int | None = None) -> "Demand":
+        """Demand over depths by a version of the model, with what was seen; None: by the active one."""
+        from disco.operations.demand import demand
+
+        with self.store() as store:
+            return demand(store, version)
+
     def frontier(
         self,
         plan: "str | Path | Mapping[str, Any] | Plan",
@@ -341,6 +349,62 @@ class Shop(ShopFolder):
 
         with self.site() as site:
             return prepare_arrivals(site, campaign)
+
+    def replay(
+        self,
+        log: str | Path,
+        *,
+        context: Sequence[str],
+        policies: Sequence[str],
+        caps: Mapping[str, int | str] | None = None,
+        batch: int = 5000,
+        warm: str | Path | None = None,
+        passes: int = 8,
+        repeats: int = 20,
+        seed: int = 0,
+        revenue_weight: float | None = None,
+        strata: Sequence[str] = (),
+        propensity: 'Literal["column", "observed"]' = "column",
+        skew: 'Literal["resample", "weight"]' = "resample",
+        encoding: str = "radial_basis",
+        depth_scale: float = 1.0,
+        forgetting: float = 1.0,
+        learn_engagement: bool = False,
+        engagement_score: str | None = None,
+        report: "Report | None" = None,
+        warn: "Callable[[Sequence[str]], None] | None" = None,
+    ) -> "ReplayResult":
+        """What policies would have earned on the log of a campaign whose depths were assigned at random.
+
+        log: a Parquet file; `disco replay --help` says what it holds, and what each option is. caps: most customers per
+        depth and batch, such as {"0.1": "25%", "0.2": 500}. report: is told (done, total, stage) after every pass.
+        warn: receives sentences about how random the depths look.
+        """
+        from disco.operations.replay import replay_files
+
+        return replay_files(
+            Path(log),
+            policies,
+            context=context,
+            caps=caps or {},
+            batch=batch,
+            warm=None if warm is None else Path(warm),
+            passes=passes,
+            repeats=repeats,
+            seed=seed,
+            revenue_weight=revenue_weight,
+            strata=strata,
+            observed=propensity == "observed",
+            skew=skew,
+            encoding=encoding,
+            depth_scale=depth_scale,
+            forgetting=forgetting,
+            learn_engagement=learn_engagement,
+            engagement_score=engagement_score,
+            report=report,
+            warn=warn,
+            engine=self.engine,
+        )
 
     def propensities(self, campaign: str, *, draws: int = 200) -> "PropensitiesResult":
         """Add to every decision how likely it was, so that other policies can be evaluated on this campaign later."""
@@ -489,6 +553,12 @@ class Shop(ShopFolder):
     def validate(self, *, as_of: date | None = None) -> "TablesVerdict":
         """Every problem of the shop's tables; as_of: the last day that dates may name (default: today)."""
         return validate_tables_at(self.data.place, settings=self.settings, as_of=as_of or self.clock.today())
+
+    def validate_plan(self, plan: "str | Path | Mapping[str, Any] | Plan") -> "PlanVerdict":
+        """Whether a plan can be decided on the shop's tables."""
+        from disco.operations.plan import validate_plan
+
+        return validate_plan(self.data, self.read_plan(plan))
 
     def doctor(self, *, repair: bool = False) -> "HealthCheck":
         """Check installation, settings, files, tables, network, database, and all that is kept of campaigns.

@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -23,20 +23,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 from disco.adapters.conditions import Turn
 from disco.adapters.sentences import in_words
+from disco.entrypoints.use_cases import USE_CASES
 from disco.office.jobs import bodies
 from disco.office.jobs import use_cases as jobs
 from disco.office.schedules.use_cases import submit_due
 from disco.office.webhooks.use_cases import MOST_DELIVERIES, Send, deliver, pause_before
 from disco.operations.outbox import tell
 from disco.records.chunks import Report
-from disco.records.errors import ConflictError, DeliveryError, DiscoError, InputError, UnavailableError, UpgradeError
+from disco.records.errors import ConflictError, DeliveryError, DiscoError, UnavailableError, UpgradeError
 from disco.records.jobs import LEASE, MOST_ATTEMPTS, Event, Job, JobKind, JobProgress
 from disco.records.result import Result
 from disco.store import JOBS
 
 if TYPE_CHECKING:
     from disco.entrypoints.python import Shop
-    from disco.operations.launch import Launched
     from disco.store import Store
 
 POLL_S = 1.0
@@ -53,109 +53,10 @@ class _Stopped(BaseException):
     """The job has to end: it was cancelled, or lost to another worker."""
 
 
-# ---- what each kind of job runs ----
-
-
-def _plan(shop: "Shop", body: bodies.PlanBody, report: Report) -> Result:
-    return shop.plan(body.plan, dry_run=body.dry_run, report=report)
-
-
-def _learn(shop: "Shop", body: bodies.LearnBody, report: Report) -> Result:
-    if body.activate is not None:
-        return shop.activate(body.activate, dry_run=body.dry_run)
-    if body.rebuild:
-        return shop.rebuild(as_of=body.as_of, dry_run=body.dry_run)
-    return shop.learn(*body.campaigns, as_of=body.as_of, dry_run=body.dry_run)
-
-
-def _train(shop: "Shop", body: bodies.TrainBody, report: Report) -> Result:
-    from disco.entrypoints.python import tables_opener
-    from disco.features import ContextNetwork
-    from disco.features.catalogue import read_selection
-    from disco.operations.training import train_context
-
-    network = ContextNetwork(
-        heads=body.heads,
-        dimensions=body.dimensions,
-        max_epochs=body.max_epochs,
-        seed=body.seed,
-        device=body.device,
-    )
-    return train_context(
-        network,
-        tables_opener(shop.folder),
-        out=shop.folder / shop.settings.context,
-        tables=shop.settings.data_place(shop.folder),
-        window_start=body.window_start,
-        months=body.months,
-        catalogue=None if body.catalogue is None else read_selection(body.catalogue, where="catalogue"),
-        maturity=shop.maturity(body.maturity_days),
-        threads=shop.engine.threads,
-        engine=shop.engine,
-        progress=lambda epoch, most: report(epoch, most, "epochs"),
-    )
-
-
-def _frontier(shop: "Shop", body: bodies.FrontierBody, report: Report) -> Result:
-    return shop.frontier(body.plan, revenue_weights=body.revenue_weights, budgets=body.budgets, cap=body.cap)
-
-
-def _replay(shop: "Shop", body: bodies.ReplayBody, report: Report) -> Result:
-    from disco.belief import BasketModel
-    from disco.operations.replay import ENCODINGS, NO_CONTEXT, player_named, read_caps, read_logs, replay_log
-
-    for names, where in ((body.context, "context"), (body.strata, "strata"), (body.policies, "policies")):
-        if len(set(names)) != len(names):
-            raise InputError(where, found=", ".join(names), expected="each name once")
-    scored = () if body.engagement_score is None else (body.engagement_score,)
-    for name in (*body.context, *body.strata, *scored):
-        if name in NO_CONTEXT:
-            raise InputError("context, strata", found=name, expected="columns known before the depth was assigned")
-    players, limits = [player_named(name) for name in body.policies], read_caps(body.caps)
-    log, warm, _ = read_logs(
-        _within(shop, body.log),
-        context=body.context,
-        strata=body.strata,
-        observed=body.propensity == "observed",
-        score=body.engagement_score,
-        warm=None if body.warm is None else _within(shop, body.warm),
-    )
-    passes, done = (body.passes + body.repeats) * len({"random", *body.policies}), [0]
-
-    def one_more() -> None:
-        done[0] += 1
-        report(done[0], passes, "passes over the log")
-
-    return replay_log(
-        log,
-        players,
-        belief=BasketModel(
-            encoding=ENCODINGS[body.encoding](), depth_scale=body.depth_scale, forgetting=body.forgetting
-        ),
-        batch=body.batch,
-        caps=limits,
-        revenue_weight=body.revenue_weight,
-        passes=body.passes,
-        repeats=body.repeats,
-        seed=body.seed,
-        warm=warm,
-        skew=body.skew,
-        learn_engagement=body.learn_engagement or body.engagement_score is not None,
-        progress=one_more,
-        engine=shop.engine,
-    )
-
-
-def _contexts(shop: "Shop", body: bodies.ContextsBody, report: Report) -> Result:
-    return shop.contexts(body.campaign)
-
-
-def _propensities(shop: "Shop", body: bodies.PropensitiesBody, report: Report) -> Result:
-    return shop.propensities(body.campaign, draws=body.draws)
-
-
-def _check(shop: "Shop", body: bodies.CheckBody, report: Report) -> Result:
-    return shop.check(body.campaign, as_of=body.as_of)
+RUNS: dict[JobKind, Callable[["Shop", Any, Report], Result]] = {
+    case.job: case.do for case in USE_CASES if case.job is not None
+}
+"""The same use cases as the command line's, by kind of job."""
 
 
 def _tell_of_check(shop: "Shop", job: Job, result: Result) -> None:
@@ -168,56 +69,6 @@ def _tell_of_check(shop: "Shop", job: Job, result: Result) -> None:
         with shop.store() as store, store.writing(JOBS, action="tell webhooks") as transaction:
             now = shop.clock.now()
             tell(transaction, Event.CHECK_FAILED, told, actor=job.actor, now=now, once=f"check:{job.id}")
-
-
-def _doctor(shop: "Shop", body: bodies.DoctorBody, report: Report) -> Result:
-    return shop.doctor(repair=body.repair)
-
-
-def _validate(shop: "Shop", body: bodies.ValidateBody, report: Report) -> Result:
-    from disco.operations.plan import validate_plan
-
-    if body.plan is not None:
-        return validate_plan(shop.data, shop.read_plan(body.plan))
-    return shop.validate(as_of=body.as_of)
-
-
-def _launch(shop: "Shop", body: bodies.LaunchBody, report: Report) -> Result:
-    launched = shop.launch(body.plan_id, dry_run=body.dry_run)
-    if not launched.dry_run:
-        prepare_later(shop, launched)
-    return launched
-
-
-def prepare_later(shop: "Shop", launched: "Launched") -> None:
-    """Leave the contexts of customers who may arrive after a launch to a job of their own: one, however often asked."""
-    with shop.store() as store:
-        once = f"contexts of {launched.plan_id}"  # also where a server was lost between launch and job
-        jobs.submit(store, JobKind.CONTEXTS, {"campaign": launched.campaign}, clock=shop.clock, once=once)
-
-
-RUNS: Mapping[JobKind, Callable[["Shop", Any, Report], Result]] = {
-    JobKind.PLAN: _plan,
-    JobKind.LEARN: _learn,
-    JobKind.TRAIN: _train,
-    JobKind.FRONTIER: _frontier,
-    JobKind.REPLAY: _replay,
-    JobKind.CHECK: _check,
-    JobKind.DOCTOR: _doctor,
-    JobKind.VALIDATE: _validate,
-    JobKind.LAUNCH: _launch,
-    JobKind.CONTEXTS: _contexts,
-    JobKind.PROPENSITIES: _propensities,
-}
-"""The same use cases as the command line's, by kind of job."""
-
-
-def _within(shop: "Shop", name: str) -> Any:
-    """A file in the shop's folder, also where links lead elsewhere."""
-    place = (shop.folder / name).resolve()
-    if not place.is_relative_to(shop.folder.resolve()):
-        raise InputError("file", found=name, expected="a file within the shop's folder")
-    return place
 
 
 # ---- the worker ----

@@ -28,6 +28,7 @@ from disco.policy.propensity import Propensities, propensities
 from disco.records.arguments import refuse_rows
 from disco.records.arrays import Floats, Integers, Vector
 from disco.records.cells import flags, is_bytes
+from disco.records.chunks import Report
 from disco.records.decisions import Arm, Audience, Offer
 from disco.records.depths import read_depth
 from disco.records.errors import FileFormatError, InputError
@@ -408,41 +409,72 @@ def read_caps(limits: Mapping[str, int | str]) -> dict[float, int | float | None
     return caps
 
 
-def replay_log(
-    log: RandomLog,
-    players: Sequence[Player],
+def replay_files(
+    log: Path,
+    policies: Sequence[str],
     *,
-    belief: BasketModel,
-    warm: RandomLog | None = None,
-    batch: int = 5000,
-    caps: Mapping[float, int | float | None] | None = None,
-    revenue_weight: float | None = None,
-    passes: int = 8,
-    repeats: int = 20,
-    seed: int = 0,
-    skew: Skew = "resample",
-    learn_engagement: bool = False,
-    progress: Callable[[], None] = lambda: None,
+    context: Sequence[str],
+    caps: Mapping[str, int | str],
+    batch: int,
+    warm: Path | None,
+    passes: int,
+    repeats: int,
+    seed: int,
+    revenue_weight: float | None,
+    strata: Sequence[str],
+    observed: bool,
+    skew: Skew,
+    encoding: str,
+    depth_scale: float,
+    forgetting: float,
+    learn_engagement: bool,
+    engagement_score: str | None,
+    report: Report | None = None,
+    warn: Callable[[Sequence[str]], None] | None = None,
     engine: Engine | None = None,
 ) -> ReplayResult:
-    """Replay these policies on the log; parameters as for `disco.replay`."""
-    found = run(
-        log,
+    """Replay the policies of these names on a log; parameters as for `disco.replay` and `Shop.replay`."""
+    for names, where in ((context, "context"), (strata, "strata"), (policies, "policies")):
+        if len(set(names)) != len(names):
+            raise InputError(where, found=", ".join(names), expected="each name once")
+    scored = () if engagement_score is None else (engagement_score,)
+    for name in (*context, *strata, *scored):
+        if name in NO_CONTEXT:
+            raise InputError("context, strata", found=name, expected="columns known before the depth was assigned")
+    players, limits = [player_named(name) for name in policies], read_caps(caps)
+    if encoding not in ENCODINGS:
+        raise InputError("encoding", found=encoding, expected=f"one of {', '.join(ENCODINGS)}")
+    belief = BasketModel(encoding=ENCODINGS[encoding](), depth_scale=depth_scale, forgetting=forgetting)
+    found, earlier, notes = read_logs(
+        log, context=context, strata=strata, observed=observed, score=engagement_score, warm=warm
+    )
+    if warn is not None:
+        warn(notes)
+    played, done = (passes + repeats) * len({"random", *policies}), 0
+
+    def one_more() -> None:
+        nonlocal done
+        done += 1
+        if report is not None:
+            report(done, played, "passes over the log")
+
+    replayed = run(
+        found,
         players,
         belief=belief,
         batch=batch,
-        caps=caps or {},
+        caps=limits,
         revenue_weight=revenue_weight,
         passes=passes,
         repeats=repeats,
         seed=seed,
-        warm=warm,
+        warm=earlier,
         skew=skew,
-        learn_engagement=learn_engagement,
-        progress=progress,
+        learn_engagement=learn_engagement or engagement_score is not None,
+        progress=one_more,
         engine=engine,
     )
-    return ReplayResult.of(found)
+    return ReplayResult.of(replayed)
 
 
 # ---- the probability of every decision ----

@@ -1,5 +1,6 @@
 """`disco replay LOG --policy NAME`."""
 
+from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,17 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, figures_text, progress, show, warn
-from disco.records.errors import UsageError
+from disco.records.errors import InputError, LimitError, UsageError
 
 if TYPE_CHECKING:
-    from disco.belief import BasketModel
-    from disco.evaluation.passes import Player
+    from collections.abc import Iterator
+
     from disco.operations.replay import ReplayedPolicy, ReplayFigure, ReplayResult
     from disco.views.table import Cell
 
 EXAMPLE = "Example: disco replay log.parquet --context x1,x2 --policy thompson --policy greedy --caps 0.1=25%,0.2=500"
 
 
+_OPTIONS = {
+    "policies": "--policy",
+    "policy": "--policy",
+    "cap": "--caps",
+    "caps": "--caps",
+    "context, strata": "--context, --strata",
+    "encoding": "--encoding",
+}
 _OLDER_NAMES = {"rbf": "radial_basis", "spline": "smooth_spline"}  # of encodings, still accepted
 
 
@@ -87,7 +96,6 @@ def replay(
     the same caps in the same passes.
     """
     from disco.entrypoints.python import Shop
-    from disco.operations.replay import NO_CONTEXT, read_logs, replay_log
 
     if propensity not in ("column", "observed"):
         raise UsageError("--propensity", found=propensity, expected="column or observed")
@@ -95,39 +103,37 @@ def replay(
         raise UsageError("--skew", found=skew, expected="resample or weight")
     if revenue_weight is not None and not 0 < revenue_weight < 1e12:
         raise UsageError("--revenue-weight", found=revenue_weight, expected="a positive number below 10¹²")
+    if not (isfinite(depth_scale) and depth_scale > 0):
+        raise UsageError("--depth-scale", found=depth_scale, expected="a positive, finite number")
+    if not 0 < forgetting <= 1:
+        raise UsageError("--forgetting", found=forgetting, expected="a number above 0, at most 1")
     columns, groups = _names(context, "--context"), _names(strata, "--strata")
     if not columns:
         raise UsageError("--context", found=repr(context), expected="names of context columns, such as x1,x2")
-    scored = () if engagement_score is None else (engagement_score,)
-    for name in (*columns, *groups, *scored):
-        if name in NO_CONTEXT:
-            option = "--engagement-score" if name == engagement_score else "--context, --strata"
-            raise UsageError(option, found=name, expected="columns known before the depth was assigned")
     limits = _caps(caps)
-    players = _players(policy)
-    start = _model(encoding, depth_scale, forgetting)
-
-    found, earlier, notes = read_logs(
-        log, context=columns, strata=groups, observed=propensity == "observed", score=engagement_score, warm=warm
-    )
-    warn(notes)
-    with progress(quiet=quiet or as_json) as bar:
-        task = bar.add_task("passes over the log", total=(passes + repeats) * len({"random", *policy}))
-        result = replay_log(
-            found,
-            players,
-            belief=start,
-            batch=batch,
+    with progress(quiet=quiet or as_json) as bar, _options_named(engagement_score):
+        task = bar.add_task("passes over the log")
+        result = Shop.open().replay(
+            log,
+            context=columns,
+            policies=policy,
             caps=limits,
-            revenue_weight=revenue_weight,
+            batch=batch,
+            warm=warm,
             passes=passes,
             repeats=repeats,
             seed=seed,
-            warm=earlier,
+            revenue_weight=revenue_weight,
+            strata=groups,
+            propensity="observed" if propensity == "observed" else "column",
             skew="weight" if skew == "weight" else "resample",
-            learn_engagement=learn_engagement or engagement_score is not None,
-            progress=lambda: bar.advance(task),
-            engine=Shop.open().engine,
+            encoding=_OLDER_NAMES.get(encoding, encoding),
+            depth_scale=depth_scale,
+            forgetting=forgetting,
+            learn_engagement=learn_engagement,
+            engagement_score=engagement_score,
+            report=lambda done, total, _: bar.update(task, completed=done, total=total),
+            warn=warn,
         )
     show(result, _text(result), as_json=as_json, quiet=quiet)
 
@@ -139,51 +145,32 @@ def _names(text: str, option: str) -> list[str]:
     return names
 
 
-def _caps(text: str) -> dict[float, int | float | None]:
-    """`0.1=25%,0.2=500` by depth: shares as floats, counts as integers."""
-    from disco.operations.replay import read_caps
-    from disco.records.errors import InputError
-
-    caps: dict[float, int | float | None] = {}
+def _caps(text: str) -> dict[str, int | str]:
+    """`0.1=25%,0.2=500` by depth."""
+    caps: dict[str, int | str] = {}
     for part in _names(text, "--caps"):
         name, equals, limit = (word.strip() for word in part.partition("="))
         if not equals:
             expected = "DEPTH=COUNT or DEPTH=SHARE%, such as 0.1=25%"
             raise UsageError("--caps", found=repr(part), expected=expected)
-        try:
-            found = read_caps({name: limit})
-        except InputError as error:
-            raise UsageError("--caps", found=error.found, expected=error.expected, fix=error.fix) from None
-        if found.keys() & caps.keys():
+        if name in caps:
             raise UsageError("--caps", found=f"depth {name} twice", expected="each depth once")
-        caps |= found
+        caps[name] = limit
     return caps
 
 
-def _players(names: list[str]) -> "list[Player]":
-    if len(set(names)) != len(names):
-        raise UsageError("--policy", found=", ".join(names), expected="each name once")
-    from disco.operations.replay import player_named
-    from disco.records.errors import InputError
-
+@contextmanager
+def _options_named(score: str | None) -> "Iterator[None]":
+    """What is wrong with a parameter, as wrong usage of its option."""
     try:
-        return [player_named(name) for name in names]
+        yield
     except InputError as error:
-        raise UsageError("--policy", found=error.found, expected=error.expected) from None
-
-
-def _model(encoding: str, depth_scale: float, forgetting: float) -> "BasketModel":
-    from disco.belief import BasketModel
-    from disco.operations.replay import ENCODINGS
-
-    encoding = _OLDER_NAMES.get(encoding, encoding)
-    if encoding not in ENCODINGS:
-        raise UsageError("--encoding", found=encoding, expected=f"one of {', '.join(ENCODINGS)}")
-    if not (isfinite(depth_scale) and depth_scale > 0):
-        raise UsageError("--depth-scale", found=depth_scale, expected="a positive, finite number")
-    if not 0 < forgetting <= 1:
-        raise UsageError("--forgetting", found=forgetting, expected="a number above 0, at most 1")
-    return BasketModel(encoding=ENCODINGS[encoding](), depth_scale=depth_scale, forgetting=forgetting)
+        option = _OPTIONS.get(error.what.partition(" of ")[0])
+        if option is None or isinstance(error, LimitError):  # what the log cannot give
+            raise
+        if error.what == "context, strata" and error.found == score:
+            option = "--engagement-score"
+        raise UsageError(option, found=error.found, expected=error.expected, fix=error.fix) from None
 
 
 def _text(result: "ReplayResult") -> str:

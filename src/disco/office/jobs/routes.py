@@ -14,20 +14,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from disco.adapters.shop import ShopFolder
-from disco.office.jobs.bodies import (
-    CheckBody,
-    ContextsBody,
-    DoctorBody,
-    FrontierBody,
-    JobBody,
-    LearnBody,
-    PlanBody,
-    PropensitiesBody,
-    ReplayBody,
-    TrainBody,
-    ValidateBody,
-    read_body,
-)
+from disco.office.jobs.bodies import JobBody, PlanBody, read_body
 from disco.office.jobs.use_cases import MOST_LISTED, cancel, get_job, list_jobs, once_for, submit
 from disco.records.errors import UnavailableError
 from disco.records.jobs import Job, JobKind, JobPage, JobState
@@ -36,7 +23,6 @@ from disco.web.discretion import as_seen
 from disco.web.once import HEADER
 from disco.web.replies import Cursor, json_reply, reply
 from disco.web.route import ClockOf, Routes, ShopOf, StoreOf
-from disco.web.security import refuse_below
 
 router = Routes("/api/v1", tags=["jobs"])
 JobId = Annotated[str, Path(max_length=100, description="The id of a job.")]
@@ -51,7 +37,7 @@ class Accepted(BaseModel):
     job: str = Field(description="The id of the job.")
 
 
-def _accepted(shop: ShopFolder, request: Request, kind: JobKind, body: JobBody) -> Response:
+def ask_for(shop: ShopFolder, request: Request, kind: JobKind, body: JobBody) -> Response:
     """202 with the job. The same Idempotency-Key gives the same job, also where a server was lost before it replied."""
     key = request.headers.get(HEADER)
     content = read_body(kind, body.model_dump(mode="json", exclude_unset=True)).model_dump(
@@ -61,30 +47,6 @@ def _accepted(shop: ShopFolder, request: Request, kind: JobKind, body: JobBody) 
         once = None if key is None else once_for(store.actor, key)
         job = submit(store, kind, content, clock=shop.clock, once=once)
     return json_reply({"job": job.id}, status=202, headers={"location": f"/api/v1/jobs/{job.id}"})
-
-
-def _work(kind: JobKind, model: Any, summary: str) -> None:
-    def ask(shop: ShopOf, request: Request, body: Any) -> Response:
-        if isinstance(body, DoctorBody) and body.repair:
-            refuse_below(request, Role.ADMIN)  # it writes what nobody else may
-        return _accepted(shop, request, kind, body)
-
-    ask.__name__ = str(kind)
-    ask.__annotations__["body"] = model
-    needed = any(field.is_required() for field in model.model_fields.values())
-    if not needed:
-        ask.__defaults__ = (model(),)
-    router.post(f"/{kind}", Role.PLANNER, summary=summary, status_code=202, response_model=Accepted)(ask)
-
-
-_work(JobKind.LEARN, LearnBody, "Make a new version of the model from outcomes")
-_work(JobKind.FRONTIER, FrontierBody, "What a plan could reach: revenue against markdown")
-_work(JobKind.REPLAY, ReplayBody, "What policies would have earned on a random log")
-_work(JobKind.CHECK, CheckBody, "Whether decisions can be based on the data and the network")
-_work(JobKind.DOCTOR, DoctorBody, "Check installation, files and database")
-_work(JobKind.VALIDATE, ValidateBody, "Every problem of the tables, or of a plan")
-_work(JobKind.TRAIN, TrainBody, "Train the context network")
-_work(JobKind.CONTEXTS, ContextsBody, "Prepare customers who may arrive after a launch")
 
 
 @router.post(
@@ -98,25 +60,7 @@ def plan(
 ) -> Response:
     """A plan with problems is refused at once, with all of them; the job then decides who would get which code."""
     shop.read_plan(body)
-    return _accepted(shop, request, JobKind.PLAN, PlanBody(plan=body, dry_run=dry_run))
-
-
-@router.post(
-    "/campaigns/{name}/propensities",
-    Role.PLANNER,
-    summary="Add to every decision how likely it was",
-    status_code=202,
-    response_model=Accepted,
-    tags=["campaigns"],
-)
-def propensities(
-    shop: ShopOf,
-    request: Request,
-    name: Annotated[str, Path(min_length=1, max_length=200, description="A launched campaign.")],
-    draws: Annotated[int, Query(ge=1, le=100_000, description="Draws of the policy to estimate from.")] = 200,
-) -> Response:
-    """So that other policies can be evaluated on this campaign later. Asking again gives the same figures."""
-    return _accepted(shop, request, JobKind.PROPENSITIES, PropensitiesBody(campaign=name, draws=draws))
+    return ask_for(shop, request, JobKind.PLAN, PlanBody(plan=body, dry_run=dry_run))
 
 
 @router.get("/jobs", Role.VIEWER, summary="Jobs, the newest first, without their results", response_model=JobPage)

@@ -10,7 +10,7 @@ from fastapi import Path, Query, Request, Response
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages.planner import draft_of
 from disco.entrypoints.service.shop_of import ShopOf
-from disco.entrypoints.worker import prepare_later
+from disco.entrypoints.use_cases import prepare_later
 from disco.office.drafts.use_cases import list_drafts
 from disco.operations.approvals import PlanApproval, plan_approval
 from disco.operations.review import LaunchCheck, LaunchChecks, launch_checks, plan_to_compare

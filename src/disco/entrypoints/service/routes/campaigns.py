@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path as File
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from anyio import to_thread
 from fastapi import Path, Query, Request, Response
@@ -11,14 +11,13 @@ from pydantic import Field
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.shop_of import ShopOf
-from disco.entrypoints.worker import prepare_later
+from disco.entrypoints.use_cases import prepare_later
 from disco.office.jobs.bodies import Day
 from disco.operations.explain import Explanation
 from disco.operations.late import LateDecision
-from disco.operations.launch import CampaignState, Launched, Recalled
-from disco.operations.outcomes import Ingested, Reverted
+from disco.operations.launch import Launched, Recalled
+from disco.operations.outcomes import Ingested
 from disco.operations.overview import CampaignEntry
-from disco.operations.results import AllResults, CampaignResults
 from disco.records.errors import InputError, NotFoundError
 from disco.records.people import Role
 from disco.records.tables import MOST_SENT_OUTCOMES, SCHEMAS
@@ -105,11 +104,6 @@ def campaign(shop: ShopOf, request: Request, name: CampaignName) -> Response:
     return reply(as_seen(request, shop.campaigns(name).campaigns[0]))
 
 
-@router.get("/campaigns/{name}/results", Role.VIEWER, summary="What a campaign brought", response_model=CampaignResults)
-def results(shop: ShopOf, name: CampaignName, as_of: AsOf = None) -> Response:
-    return reply(shop.results(name, as_of=as_of))
-
-
 @router.get(
     "/campaigns/{name}/report",
     Role.VIEWER,
@@ -138,11 +132,6 @@ def full_report(shop: ShopOf, as_of: AsOf = None) -> Response:
 
     found = shop.results(as_of=as_of)
     return file_reply(lambda file: campaigns_report(found).save(file), name="results", kind=HTML)
-
-
-@router.get("/results", Role.VIEWER, summary="What all campaigns brought, in brief", response_model=AllResults)
-def all_results(shop: ShopOf, as_of: AsOf = None) -> Response:
-    return reply(shop.results(as_of=as_of))
 
 
 @router.get(
@@ -293,13 +282,6 @@ def _cell(value: object) -> str | None:
     return None if value is None else value if isinstance(value, str) else repr(value)
 
 
-@router.post(
-    "/batches/{batch_id}/revert", Role.PLANNER, summary="Take a batch of outcomes out again", response_model=Reverted
-)
-def revert(shop: ShopOf, batch_id: Annotated[str, Path(max_length=100)], dry_run: DryRun = False) -> Response:
-    return reply(shop.revert(batch_id, dry_run=dry_run))
-
-
 @router.get(
     "/batches/{batch_id}/quarantine",
     Role.PLANNER,
@@ -327,19 +309,6 @@ def _refuse_another_campaign(shop: Shop, name: str, plan_id: str) -> None:
     if planned.plan.campaign != name:
         found = f"a plan of {planned.plan.campaign}"
         raise InputError("plan_id", found=found, expected=f"a plan of {name}", fix="`GET plans` lists them.")
-
-
-def _state_route(action: Literal["pause", "resume", "close"], summary: str) -> None:
-    def change(shop: ShopOf, name: CampaignName) -> Response:
-        return reply(getattr(shop, action)(name))
-
-    change.__name__ = action
-    router.post(f"/campaigns/{{name}}/{action}", Role.PLANNER, summary=summary, response_model=CampaignState)(change)
-
-
-_state_route("pause", "No codes for late arrivals, for now")
-_state_route("resume", "End a pause")
-_state_route("close", "End a campaign for good")
 
 
 @router.post(

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from disco.entrypoints.service.shop_of import ShopOf
 from disco.evaluation.read_out import AbTest
-from disco.operations.demand import Demand, VersionEntry
+from disco.operations.demand import VersionEntry
 from disco.operations.experiment import PowerResult
 from disco.operations.learned import LearnedBelief
 from disco.operations.offline import AllocationSummary
@@ -102,14 +102,6 @@ def beliefs(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response
 def belief(shop: ShopOf, version: Annotated[str, Path(pattern=r"^(active|[1-9][0-9]{0,8})$")]) -> Response:
     """`active` is the version that decides the next plan."""
     return reply(shop.belief(None if version == "active" else int(version)))
-
-
-@router.get("/demand", Role.VIEWER, summary="Demand over depths, with what was seen", response_model=Demand)
-def demand(shop: ShopOf, version: Version = None) -> Response:
-    from disco.operations.demand import demand
-
-    with shop.store() as store:
-        return reply(demand(store, version))
 
 
 @router.post("/power", Role.VIEWER, summary="How large an A/B test has to be", response_model=PowerResult)

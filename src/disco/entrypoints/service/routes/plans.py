@@ -2,16 +2,15 @@
 
 from typing import Annotated
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Path, Request, Response
 
 from disco.entrypoints.service.shop_of import ShopOf
-from disco.operations.review import PlanCopy, PlanDifference, PlanEntry, PlanReview
+from disco.operations.review import PlanDifference, PlanEntry
 from disco.records.errors import InputError
 from disco.records.people import Role
 from disco.web.discretion import as_seen
 from disco.web.replies import Cursor, ItemPage, Limit, cursor_of, json_reply, page_form, place_of, reply
 from disco.web.route import Routes
-from disco.web.security import refuse_below
 
 router = Routes("/api/v1", tags=["plans"])
 PlanId = Annotated[str, Path(max_length=200, description="The id of a plan, or its beginning.")]
@@ -51,29 +50,3 @@ def diff(shop: ShopOf, request: Request, plan_id: PlanId, other: PlanId) -> Resp
 
     with shop.store() as store:  # kept plans alone: files of the server are nobody's to read
         return reply(as_seen(request, compare_plans(find_plan(store, plan_id), find_plan(store, other))))
-
-
-@router.get(
-    "/plans/{plan_id}/copy",
-    Role.PLANNER,
-    summary="A plan as a file, to be changed into the next",
-    response_model=PlanCopy,
-)
-def copy(shop: ShopOf, plan_id: PlanId) -> Response:
-    """`yaml` marks the lines with the name and the dates. `plan_id` may be the name of a campaign."""
-    return reply(shop.plan_copy(plan_id))
-
-
-@router.get(
-    "/plans/{plan_id}", Role.VIEWER, summary="A plan by depth, group, history and spend", response_model=PlanReview
-)
-def plan(
-    shop: ShopOf,
-    request: Request,
-    plan_id: PlanId,
-    by: Annotated[list[str], Query(max_length=20, description="Also by these columns of its customers.")] = [],  # noqa: B006
-) -> Response:
-    """`by` needs the role planner: a column of the customers may tell who they are."""
-    if by:
-        refuse_below(request, Role.PLANNER)
-    return reply(shop.plan_show(plan_id, by=by))
