@@ -54,6 +54,17 @@ def test_who_is_forgotten_is_gone_and_a_rehearsal_changes_nothing(remote: Client
     assert remote.verify_audit().ok
 
 
+def test_what_is_kept_about_a_customer_is_that_of_the_shop(remote: Client, shop: Path, tmp_path: Path) -> None:
+    here = Shop.open(shop)
+    customer = here.export("first").to_arrow()["customer_id"][0].as_py()
+    kept, file = remote.access(customer), tmp_path / "kept.json"
+    assert kept.records
+    assert kept.as_dict() == here.access(customer).as_dict()
+    assert remote.access(customer, file).file == str(file)
+    assert json.loads(file.read_text())["records"] == kept.as_dict()["records"]
+    assert remote.access("nobody").records == ()
+
+
 def test_what_is_old_is_removed(remote: Client, shop: Path) -> None:
     here, planned = Shop.open(shop), {**_plan(shop), "campaign": "never"}
     plan_id = here.plan(planned).plan_id

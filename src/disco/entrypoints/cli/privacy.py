@@ -1,7 +1,6 @@
 """What is kept about customers, and may go: `disco access`, `disco forget` and `disco prune`."""
 
 import re
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,9 +53,9 @@ def access(
 
 
 def _kept_text(kept: "PersonalData") -> str:
-    counts = Counter((record.where.split(" ")[0], record.place) for record in kept.records)
-    lines = [f"{counted(len(kept.records), 'record')} about customer {kept.customer}."]
-    lines += [f"- {where}, {place}: {count:,}" for (where, place), count in counts.items()]
+    from disco.views.personal import kept_answer, kept_table
+
+    lines = [kept_answer(kept), *(f"- {where}, {place}: {count}" for where, place, count in kept_table(kept).text())]
     if kept.file is not None:
         lines.append(f"Written to {kept.file}.")
     return "\n".join([*lines, "Their data may also be in:", *(f"- {place}" for place in kept.elsewhere)])

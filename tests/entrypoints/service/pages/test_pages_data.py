@@ -129,3 +129,13 @@ def test_who_only_looks_changes_no_table(shop: Path, visit: Visit) -> None:
         assert "Save the names" not in page.words
         assert "Check all tables" not in viewer.get("/data").words
         assert viewer.send("/data/orders/columns", of_paid="x").status == 403
+
+
+def test_an_administrator_sees_what_is_kept_about_a_customer(onlooker: Browser, learned_shop: Path) -> None:
+    customer = Shop.open(learned_shop).export("first").to_arrow()["customer_id"][0].as_py()
+    assert 'href="/access"' in onlooker.get("/data").text
+    page = onlooker.get(f"/access?customer={customer}")
+    assert f"records about customer {customer}." in page.words
+    assert "first decision 1" in page.words
+    assert f'href="/api/v1/access?customer={customer}"' in page.text
+    assert "0 records about customer nobody." in onlooker.get("/access?customer=nobody").words

@@ -1,6 +1,7 @@
 """The console: server-rendered pages over the same use cases as the routes of the API."""
 
 from disco.entrypoints.service.pages import (
+    access,
     campaign,
     campaigns,
     data,
@@ -25,5 +26,5 @@ from disco.office.webhooks import page as webhooks
 from disco.web import shell
 
 _OFFICE = (sign_in, account, audit, jobs, keys, people, settings, schedules, webhooks)
-_CAMPAIGNS = (campaigns, campaign, data, decisions, demand, frontier, launch, learning, planner, plans, results)
+_CAMPAIGNS = (access, campaigns, campaign, data, decisions, demand, frontier, launch, learning, planner, plans, results)
 ROUTERS = tuple(topic.router for topic in (shell, *_OFFICE, *_CAMPAIGNS))
