@@ -4,8 +4,27 @@ import inspect
 import re
 import sys
 
-from disco.entrypoints.json_forms import FORMS, results_of
+import typer
+
+from disco.entrypoints.cli.app import make_app
+from disco.entrypoints.use_cases import USE_CASES, loaded
 from disco.records.result import adapter
+
+OTHERS = {  # commands that are no use case of a shop
+    "init": ["entrypoints.new_shop:NewShop"],
+    "simulate": ["retailer.folder:SimulatedRetailer"],
+    "respond": ["retailer.folder:SimulatedResponse"],
+    "features": ["operations.training:FeaturesResult"],
+    "train basket": ["operations.learn:Learned", "operations.training:BasketTrained"],
+    "serve": ["entrypoints.service.serving:Serving"],
+    "worker": ["office.jobs.use_cases:WorkDone"],
+    "schedule list": ["office.schedules.use_cases:ScheduleList"],
+    "schedule add": ["records.jobs:JobSchedule"],
+    "schedule remove": ["office.schedules.use_cases:RemovedSchedule"],
+    "allocate": ["operations.offline:AllocationSummary"],
+    "power": ["operations.experiment:PowerResult"],
+    "ab": ["operations.experiment:ExperimentResult"],
+}
 
 HEAD = """# JSON
 
@@ -23,12 +42,27 @@ kind it is (docs/cli.md). `disco demo` prints the figures of its report, which d
 """
 
 
+def forms() -> dict[str, list[type]]:
+    """Which results each command prints with `--json`, in the order of the commands."""
+    named = {command: list(results) for command, results in OTHERS.items()}
+    for case in USE_CASES:
+        if case.command and case.result not in named.setdefault(case.command, []):
+            named[case.command].append(case.result)
+    return {name: [loaded(result) for result in named[name]] for name in _commands() if name in named}
+
+
+def _commands(command=None, name="") -> list[str]:
+    command = command or typer.main.get_command(make_app())
+    children = getattr(command, "commands", {}).items()
+    return [name, *(full for part, child in children for full in _commands(child, f"{name} {part}".strip()))]
+
+
 def json_page() -> str:
     parts, shared, owners = [HEAD.rstrip()], {}, {}
     described: dict[type, str] = {}
-    for command in FORMS:
+    for command, kinds in forms().items():
         parts += ["", f"## `disco {command}`"]
-        for kind in results_of(command):
+        for kind in kinds:
             if kind in described:
                 parts += ["", f"The object of [`disco {described[kind]}`](#disco-{described[kind].replace(' ', '-')})."]
                 continue

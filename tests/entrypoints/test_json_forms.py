@@ -1,9 +1,9 @@
 """What `--json` prints is described: every command has a result type, and every field of ours a meaning beside it."""
 
 import typer
+from json_page import forms
 
 from disco.entrypoints.cli.app import make_app
-from disco.entrypoints.json_forms import FORMS, results_of
 from disco.records.result import Result, adapter
 
 # what these hold is described by comments beside their fields, or in their docstrings
@@ -25,13 +25,13 @@ def commands(group: typer.core.TyperGroup, before: str = "") -> set[str]:
 
 
 def test_every_command_has_a_described_result() -> None:
-    assert commands(typer.main.get_command(make_app())) == {*FORMS, *REPORTS}
+    assert commands(typer.main.get_command(make_app())) == {*forms(), *REPORTS}
 
 
 def test_every_result_is_one_type_with_a_meaning_beside_each_field() -> None:
     bare = set()
-    for command in FORMS:
-        for kind in results_of(command):
+    for kinds in forms().values():
+        for kind in kinds:
             assert issubclass(kind, Result)
             schema = adapter(kind).json_schema(mode="serialization")
             assert schema["description"], kind

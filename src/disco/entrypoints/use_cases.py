@@ -41,6 +41,13 @@ if TYPE_CHECKING:
     from disco.operations.launch import Launched
 
 
+def loaded(result: str) -> type[Result]:
+    """The type that is named as module:Class, without the leading `disco.`."""
+    module, _, name = result.partition(":")
+    kind: type[Result] = getattr(import_module(f"disco.{module}"), name)
+    return kind
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseCase:
     """One use case: what runs, who may ask for it and how, and what comes back."""
@@ -90,9 +97,7 @@ class UseCase:
     @property
     def kind(self) -> type[Result]:
         """The type of its result."""
-        module, _, name = self.result.partition(":")
-        loaded: type[Result] = getattr(import_module(f"disco.{module}"), name)
-        return loaded
+        return loaded(self.result)
 
     def arguments(self, *args: Any, **options: Any) -> dict[str, Any]:
         """What was given, by the names of the function's parameters."""

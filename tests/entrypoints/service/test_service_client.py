@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from json_page import forms
 
 import disco
 from disco.entrypoints.client import Client
-from disco.entrypoints.json_forms import FORMS, results_of
 from disco.entrypoints.service.documents import document
 from disco.records.errors import InputError, NotFoundError, ServiceError, UnavailableError
 from disco.records.people import Role
@@ -179,8 +179,8 @@ def test_every_route_that_the_client_calls_is_in_the_document() -> None:
 
 
 def test_every_result_can_be_read_from_its_json() -> None:
-    for command in FORMS:
-        for kind in results_of(command):
+    for kinds in forms().values():
+        for kind in kinds:
             with pytest.raises(ValueError, match="validation error"):
                 kind.from_dict({"nothing": 1})
 
