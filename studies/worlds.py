@@ -4,6 +4,7 @@
     ./run study years --seeds 1-4 --label old         run what is missing, then print the tables
     ./run study years --seeds 1-4 --against old       also the paired differences from the runs of another label
     ./run study years --seeds 1-4 --print             only print what is there
+    ./run study added                                 what codes added, by the lasting holdout (`studies/added.py`)
 
 Each part is a list of runs (`studies/year.py`). A run is one JSON file below --out, named by its label and by what
 decides it, so an interrupted study continues where it stopped, and parts share the runs that they have in common. A
@@ -309,7 +310,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="./run study",
         description="Studies of the product in simulated worlds. Finished runs are kept; the same command continues.",
-        epilog="Parts: " + "; ".join(f"{name}: {part.about}" for name, part in PARTS.items()),
+        epilog="Parts: "
+        + "; ".join(f"{name}: {part.about}" for name, part in PARTS.items())
+        + "; added: what codes added, by the lasting holdout, under four laws (options of its own).",
     )
     parser.add_argument("part", choices=tuple(PARTS), help="what to study")
     parser.add_argument("--seeds", type=seeds_of, default="1-4", help="of the shops, such as 1-4,121 (%(default)s)")
@@ -341,6 +344,10 @@ def _scales(text: str) -> tuple[float, ...]:
 
 def main(arguments: Sequence[str]) -> int:
     """The command; its exit code: 0 done, 1 refused, 2 wrong usage, 130 interrupted."""
+    if arguments[:1] == ["added"]:
+        from studies.added import main as what_codes_added
+
+        return what_codes_added(arguments[1:])
     asked = _parser().parse_args(arguments)
     try:
         _run(asked)

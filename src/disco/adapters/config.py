@@ -1,5 +1,6 @@
 """Settings of a shop: `disco.yaml`, overridden by the environment (DISCO_…), overridden by flags."""
 
+import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -270,6 +271,28 @@ class HoldoutSettings(_Section):
     lasting: bool = Field(default=False, description="the same people in every campaign")
 
 
+def read_margin(value: object) -> float | str:
+    """`45%` or 0.45 as a share of the full price; other text names a column of the orders.
+
+    >>> read_margin("45%"), read_margin("margin_gbp")
+    (0.45, 'margin_gbp')
+    """
+    text = str(value).strip()
+    try:
+        share = math.nan if isinstance(value, bool) else float(text.removesuffix("%")) / (100 if "%" in text else 1)
+    except ValueError:
+        if isinstance(value, str) and text:
+            return text
+        share = math.nan
+    if not 0 < share <= 1:
+        raise InputError(
+            "margin",
+            found=f"{share:.0%}" if math.isfinite(share) else repr(value),
+            expected="a share of the full price above 0% and at most 100%, such as 45%, or a column of the orders",
+        )
+    return share
+
+
 class ShopSettings(_Section):
     """What every command may need to know about a shop. Unknown keys are refused."""
 
@@ -302,6 +325,11 @@ class ShopSettings(_Section):
     )
     holdout: HoldoutSettings = Field(
         HoldoutSettings(), description="of plans that do not say `lasting` themselves; `disco init` sets lasting: true"
+    )
+    margin: float | str | None = Field(
+        None,
+        description="what is left of the full price after the cost of goods, such as 45%, or the column of the orders "
+        "that has an order's margin in money, after its discount",
     )
     maturity_days: int | None = Field(
         None,
@@ -340,6 +368,11 @@ class ShopSettings(_Section):
     def _known_columns(cls, columns: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
         read_columns(columns)
         return columns
+
+    @field_validator("margin", mode="before")
+    @classmethod
+    def _usable_margin(cls, value: object) -> object:
+        return None if value is None else read_margin(value)
 
     @field_validator("currency")
     @classmethod

@@ -329,6 +329,8 @@ class Client:
         return LearnedBelief.from_dict(self._get(f"beliefs/{'active' if version is None else version}"))
 
     demand = _asks(Shop.demand)
+    added = _asks(Shop.added)
+    release_holdout = _asks(Shop.release_holdout)
 
     def power(self, *, baseline: float, sd: float, **options: float) -> "PowerResult":
         """How large an A/B test has to be: with `uplift`, `customers` or both; see `POST power`."""

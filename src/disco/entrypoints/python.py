@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from disco.office.approvals.use_cases import Approved
     from disco.office.audit.use_cases import AuditPage, AuditVerdict
     from disco.office.keys.use_cases import Keys, NewKey, RevokedKey
+    from disco.operations.added import Added, ReleasedHoldout
     from disco.operations.approvals import PlanApproval
     from disco.operations.backup import BackedUp, Restored
     from disco.operations.demand import Demand
@@ -243,6 +244,24 @@ class Shop(ShopFolder):
             if campaign is None:
                 return all_results(store, self.data, as_of=day)
             return campaign_results(store, self.data, campaign, as_of=day)
+
+    def added(self, *, first: date | None = None, last: date | None = None) -> "Added":
+        """What codes added: revenue, markdown and margin of everybody, against the people of the lasting holdout.
+
+        first, last: the days that count; None: all since the holdout began. The margin is the setting `margin`.
+        """
+        from disco.operations.added import codes_added
+
+        margin, today = self.settings.margin, self.clock.today()
+        with self.store() as store:
+            return codes_added(store, self.data, today=today, margin=margin, first=first, last=last)
+
+    def release_holdout(self, reason: str, *, dry_run: bool = False) -> "ReleasedHoldout":
+        """Let the people of the lasting holdout have codes; the next campaign with one draws other people."""
+        from disco.operations.added import release_holdout
+
+        with self.store() as store:
+            return release_holdout(store, reason=reason, today=self.clock.today(), dry_run=dry_run)
 
     def explain(self, campaign: str, customer: str | int | None = None) -> "Explanation":
         """Why a customer got this depth or none, and what the runner-up was worth; None: of an example.

@@ -136,6 +136,12 @@ class ForgetRequest(JobBody):
     )
 
 
+class ReleaseRequest(JobBody):
+    """Why the people of the lasting holdout are released."""
+
+    reason: str = Field(max_length=500, description="A sentence for the audit journal.")
+
+
 class PruneRequest(JobBody):
     """What is to be removed."""
 
@@ -386,6 +392,31 @@ USE_CASES = (
         summary="What all campaigns brought, in brief",
         name="all_results",
         takes={"as_of": READ_OUT_DAY},
+    ),
+    UseCase(
+        function=Shop.added,
+        result="operations.added:Added",
+        command="added",
+        route="GET /added",
+        role=Role.VIEWER,
+        topics=("campaigns",),
+        summary="What codes added, by the lasting holdout",
+        takes={
+            "first": Annotated[Day | None, Field(description="The first day that counts; default: all of it.")],
+            "last": Annotated[Day | None, Field(description="The last day that counts; default: the last order.")],
+        },
+    ),
+    UseCase(
+        function=Shop.release_holdout,
+        result="operations.added:ReleasedHoldout",
+        command="holdout release",
+        route="POST /holdout/release",
+        role=Role.APPROVER,
+        topics=("campaigns",),
+        summary="Let the people held out have codes",
+        about="The next campaign with a lasting holdout draws others. The reason is kept in the audit journal.",
+        takes={"dry_run": DRY_RUN},
+        body=ReleaseRequest,
     ),
     UseCase(function=Shop.explain, result="operations.explain:Explanation", command="explain"),
     UseCase(function=Shop.campaigns, result="operations.overview:CampaignList", command="campaigns"),

@@ -11,6 +11,7 @@ Stored forms, which change only with a migration:
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
+from secrets import token_bytes
 from typing import Any
 
 import numpy as np
@@ -430,6 +431,12 @@ class SqlDecisions:
     def holdout_secret(self) -> bytes:
         """The key that draws lasting holdouts: 32 random bytes, made once. StateError where it is not those."""
         return self._session.secret(HOLDOUT)
+
+    def renew_holdout_secret(self) -> None:
+        """Another key in the place of that of lasting holdouts, so that the next campaign holds out other people."""
+        self.holdout_secret()  # a changed one is refused
+        row = next(iter(self._session.raw(secrets, "name", HOLDOUT)))
+        self._session.set(secrets, row, value=token_bytes(len(row["value"])))
 
     def _add_pooled(self, number: int, codes: "pa.Array | pa.ChunkedArray") -> None:
         """Record codes of a pool as taken; the unique index refuses a code that another campaign has taken."""

@@ -19,6 +19,7 @@ TOPICS = {
     "outcomes": ("ingest", "quarantine", "revert"),
     "learn": ("learn",),
     "results": ("results", "explain", "campaigns"),
+    "added": ("added", "holdout"),
     "belief": ("belief",),
     "privacy": ("access", "forget", "prune"),
     "doctor": ("doctor",),

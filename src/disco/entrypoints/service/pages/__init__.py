@@ -2,6 +2,7 @@
 
 from disco.entrypoints.service.pages import (
     access,
+    added,
     campaign,
     campaigns,
     data,
@@ -26,5 +27,6 @@ from disco.office.webhooks import page as webhooks
 from disco.web import shell
 
 _OFFICE = (sign_in, account, audit, jobs, keys, people, settings, schedules, webhooks)
-_CAMPAIGNS = (access, campaigns, campaign, data, decisions, demand, frontier, launch, learning, planner, plans, results)
-ROUTERS = tuple(topic.router for topic in (shell, *_OFFICE, *_CAMPAIGNS))
+_CAMPAIGN = (campaigns, campaign, decisions, launch, planner, plans, results)
+_SHOP = (access, added, data, demand, frontier, learning)
+ROUTERS = tuple(topic.router for topic in (shell, *_OFFICE, *_CAMPAIGN, *_SHOP))
