@@ -152,6 +152,31 @@ def life(url: str, rows: int) -> tuple[list[Stage], float]:
     return watch.stages, peak
 
 
+def refunds(url: str, rows: int) -> tuple[list[Stage], float]:
+    """A batch of which four rows in five give back a part of a purchase of the fifth."""
+    from disco.operations.launch import launch
+    from disco.operations.outcomes import ingest
+
+    store, watch = opened(url), Watch()
+    bought = purchases(launch(store, planned(store, rows // 5), clock=FixedClock()).decisions)
+    back = bought.take(pa.array(np.repeat(np.arange(bought.num_rows), 4)))
+    changed = {
+        "event_id": pa.array(np.char.add("refund-", np.arange(back.num_rows).astype(str))),
+        "full_price": np.round(back["full_price"].to_numpy() / 5, 2),
+        "kind": pa.array(["refund"]).take(pa.array(np.zeros(back.num_rows, int))),
+        "refers_to": back["event_id"],
+    }
+    back = pa.table({name: changed.get(name, back[name]) for name in back.column_names})
+    outcomes = pa.concat_tables([bought, back])
+    outcomes = outcomes.take(pa.array(np.random.default_rng(4).permutation(outcomes.num_rows)))
+    with watch.stage("ingest", rows):
+        done = ingest(store, "bench", outcomes, source="bench", clock=FixedClock())
+    assert done.counts.applied == outcomes.num_rows, done.counts
+    peak = peak_gb()
+    watch.stages.append(Stage("rows and two indexes", *write_plainly(url, outcomes), rows))
+    return watch.stages, peak
+
+
 def write_file(url: str, outcomes: pa.Table) -> tuple[float, float]:
     """Another limit: the same columns in one file, and the sorted keys of two of them in two others, all synced."""
     from disco.records.identity import customer_keys

@@ -2,6 +2,7 @@
 
 life      a million decisions launched and a million outcomes ingested, on SQLite and on PostgreSQL, beside the
           rows and two indexes written by the driver alone, and beside a file of them with sorted keys
+refunds   300,000 outcomes, four in five of them refunds, beside the rows and two indexes written by the driver alone
 second    a million outcomes into a ledger of ten million, of which one million is the campaign's own, beside the same
           into an empty ledger; and the results of that campaign as of an early day and as of its last
 revert    ten batches, the sixth poisoned (× 100): taken back, against a run that never saw it, bit for bit
@@ -21,7 +22,18 @@ from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from _campaign_jobs import DEPTHS, Stage, decide_all, fill_contexts, life, lookup, machine_limits, revert, second
+from _campaign_jobs import (
+    DEPTHS,
+    Stage,
+    decide_all,
+    fill_contexts,
+    life,
+    lookup,
+    machine_limits,
+    refunds,
+    revert,
+    second,
+)
 
 DATABASES = ("sqlite", "postgresql")
 
@@ -63,6 +75,15 @@ def show_life(rows: int, kinds: Sequence[str]) -> None:
         with database(kind) as url:
             stages, peak = alone(life, url, rows)
         show_stages(f"life, {kind}: {rows:,} decisions, {rows:,} outcomes", stages, peak)
+
+
+def show_refunds(rows: int, kinds: Sequence[str]) -> None:
+    for kind in kinds:
+        with database(kind) as url:
+            stages, peak = alone(refunds, url, rows)
+        show_stages(f"refunds, {kind}: {rows:,} outcomes, four in five of them refunds", stages, peak)
+        clock, ours = (getattr(stages[0], each) / getattr(stages[1], each) for each in ("seconds", "processor_seconds"))
+        print(f"  {clock:.1f} times as long as the driver alone, {ours:.1f} times its processor time")
 
 
 def show_second(rows: int, kinds: Sequence[str]) -> None:
@@ -121,7 +142,7 @@ def show_decide(rows: int, kinds: Sequence[str]) -> None:
 
 
 PARTS = {"life": (show_life, 10**6), "revert": (show_revert, 10**6), "lookup": (show_lookup, 5 * 10**6)}
-PARTS["second"] = (show_second, 10**6)
+PARTS["refunds"], PARTS["second"] = (show_refunds, 300_000), (show_second, 10**6)
 PARTS["decide"] = (show_decide, 5 * 10**6)
 
 

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from store_samples import MOMENT, NETWORK, add_campaign, add_late, decisions, plan_record, version
 from stores import open_store
 
-from disco.records.campaign_records import PlanTables, State
+from disco.records.campaign_records import State
 from disco.records.errors import InputError, StateError
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.money import read_currency
 from disco.store import BELIEF, Store
 from disco.store.database import FEW
+from disco.store.plans import PlanTables
 from disco.store.schema import DECISIONS
 
 

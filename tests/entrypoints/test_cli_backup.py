@@ -21,7 +21,7 @@ from disco import Shop
 from disco.operations.upkeep import audit
 from disco.records.errors import DiscoError
 from disco.store.copying import copy_out
-from disco.store.opening import open_database
+from disco.store.store import open_database
 
 Disco = Callable[..., tuple[int, str, str]]
 

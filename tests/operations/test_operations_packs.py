@@ -17,8 +17,8 @@ from disco.records.campaign_records import Disposition
 from disco.records.errors import DiscoError, StateError
 from disco.store import ledger
 from disco.store.copying import copy_out
-from disco.store.opening import open_database
 from disco.store.schema import OUTCOMES
+from disco.store.store import open_database
 
 MANY = 10**9
 COLUMNS = ("event_id", "customer_id", "code", "ordered_at", "full_price", "kind", "refers_to")

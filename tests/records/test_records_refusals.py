@@ -5,8 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disco.records.errors import InputError, PlanError, Problem
-from disco.records.refusals import MOST_QUOTED, escaped, one_line, quoted, shortened
+from disco.records.errors import MOST_QUOTED, InputError, PlanError, Problem, escaped, one_line, quoted, shortened
 
 ANY_TEXT = st.text(st.characters(codec=None))
 

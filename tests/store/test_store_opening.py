@@ -13,9 +13,9 @@ from store_samples import add_campaign, batch, outcomes, receive
 from stores import artefacts_of, open_store
 
 from disco.records.errors import InputError, NotFoundError, StateError, UnavailableError
-from disco.store import Store, migrations, opening, schema
+from disco.store import Store, migrations, schema
 from disco.store.health import vitals
-from disco.store.opening import KNOWN_REVISIONS, open_database, prepare, upgrade
+from disco.store.store import KNOWN_REVISIONS, open_database, prepare, upgrade
 
 
 def test_an_empty_database_gets_exactly_the_tables_of_the_schema(database_url: str) -> None:
@@ -99,7 +99,7 @@ def test_the_health_check_advises_an_upgrade_of_an_older_revision_alone(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_store(store_url).close()
-    monkeypatch.setattr(opening, "KNOWN_REVISIONS", ("older", schema.REVISION))
+    monkeypatch.setattr("disco.store.store.KNOWN_REVISIONS", ("older", schema.REVISION))
     for statement, fix in (
         ("UPDATE alembic_version SET version_num = 'older'", "`disco db upgrade`"),
         ("DROP TABLE alembic_version", "`disco restore`"),
@@ -150,7 +150,7 @@ def test_an_upgrade_that_fails_leaves_nothing(database_url: str, monkeypatch: py
     def fail(bytes_: int) -> bytes:
         raise InterruptedError
 
-    monkeypatch.setattr("disco.store.opening.token_bytes", fail)
+    monkeypatch.setattr("disco.store.store.token_bytes", fail)
     with pytest.raises(InterruptedError):
         open_store(database_url)
     assert sa.inspect(open_database(database_url).engine).get_table_names() == []

@@ -9,11 +9,11 @@ from store_samples import MOMENT, NETWORK, add_campaign, decisions, version
 from stores import open_store
 
 from disco.office.people.rows import KeyRecord, PersonRecord, SessionRecord
-from disco.records.campaign_records import VersionRecord
 from disco.records.errors import SealError
 from disco.records.jobs import Draft, Event, Job, JobKind, JobProblem, JobProgress, JobSchedule, JobState, Webhook
 from disco.records.people import Actor, ActorKind, Role
 from disco.store import Store, schema
+from disco.store.beliefs import VersionRecord
 from disco.store.rows import KINDS, from_row, plus, seal_of, sealed, state_of, state_of_all, sum_of, to_row
 from disco.store.schema import moment_of
 

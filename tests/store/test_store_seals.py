@@ -19,13 +19,13 @@ from stores import open_store
 
 from disco.office.people.rows import InvitationRecord, KeyRecord, PeopleRows, PersonRecord
 from disco.office.schedules.rows import ScheduleRows
-from disco.records.campaign_records import BrokenSeal, Sealed, State
+from disco.records.campaign_records import State
 from disco.records.errors import SealError, StateError
 from disco.records.jobs import Event, JobKind, JobSchedule, Webhook
 from disco.records.people import Actor, ActorKind, ApprovalRecord, Role
 from disco.store import JOBS, PEOPLE, Store, schema
 from disco.store.contexts import ARRIVALS, Arrivals
-from disco.store.rows import seal_of
+from disco.store.rows import BrokenSeal, Sealed, seal_of
 
 _STATE = "state, reserve or contexts of campaign"
 

@@ -13,8 +13,8 @@ from store_samples import add_campaign
 from stores import artefacts_of, open_store
 
 from disco.records.errors import StateError, UpgradeError
-from disco.store import migrations, opening, schema
-from disco.store.opening import open_database, upgrade
+from disco.store import migrations, schema
+from disco.store.store import open_database, revision_of, upgrade
 
 LATER = "0013"
 CHANGE = f'''
@@ -44,7 +44,7 @@ def release(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], 
         (folder / "versions" / f"r{LATER}_greetings.py").write_text(change)
         monkeypatch.setattr(migrations, "FOLDER", folder)
         monkeypatch.setattr(schema, "REVISION", LATER)
-        monkeypatch.setattr(opening, "KNOWN_REVISIONS", (schema.BASELINE, LATER))
+        monkeypatch.setattr("disco.store.store.KNOWN_REVISIONS", (schema.BASELINE, LATER))
 
     return later
 
@@ -107,7 +107,7 @@ def test_an_upgrade_that_fails_at_its_end_changes_nothing(filled_url: str, relea
         upgrade(open_database(filled_url))
     with open_database(filled_url).engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
-        assert opening.revision_of(connection) == schema.BASELINE
+        assert revision_of(connection) == schema.BASELINE
     assert _rows(filled_url) == before
     release(CHANGE)
     assert upgrade(open_database(filled_url)) == (schema.BASELINE, LATER)

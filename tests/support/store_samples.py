@@ -5,20 +5,15 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 
-from disco.records.campaign_records import (
-    BatchRecord,
-    CampaignRecord,
-    LedgerMove,
-    PlanRecord,
-    PlanTables,
-    State,
-    VersionRecord,
-)
+from disco.records.campaign_records import CampaignRecord, PlanRecord, State
 from disco.records.decisions import Arm
 from disco.records.estimate import Estimate
 from disco.records.plan import Plan, read_plan
 from disco.records.plan_summary import ArmForecast, Calibration, MoneyForecast, PlanSummary, Solution
 from disco.store import Transaction
+from disco.store.beliefs import VersionRecord
+from disco.store.ledger import BatchRecord, LedgerMove
+from disco.store.plans import PlanTables
 from disco.store.schema import OUTCOMES
 
 MOMENT = datetime(2027, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)

@@ -18,11 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from disco.adapters.engines import read_engine
 from disco.adapters.files import read_yaml
 from disco.records.chunks import read_threads
-from disco.records.errors import InputError, MissingPartError, PlanError, Problem, UsageError
+from disco.records.errors import InputError, MissingPartError, PlanError, Problem, UsageError, as_given, expected_of
 from disco.records.locale import Locale, read_time_zone
 from disco.records.money import read_currency
 from disco.records.people import ApprovalRule, Role
-from disco.records.refusals import as_given, expected_of
 from disco.records.tables import (
     LINES,
     CsvFormat,

@@ -242,7 +242,7 @@ class ShopFolder:
 
     def _shown_database(self) -> str:
         """Its URL without a password."""
-        from disco.store.opening import open_database, shown
+        from disco.store.store import open_database, shown
 
         return shown(open_database(self.database_url).engine.url)
 

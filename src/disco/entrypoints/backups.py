@@ -25,8 +25,8 @@ def back_up(shop: "Shop", file: Path, *, damaged: bool = False) -> "BackedUp":
     from disco.entrypoints.outputs import check_outputs
     from disco.operations import backup
     from disco.store.copying import copy_out
-    from disco.store.opening import open_database
     from disco.store.schema import REVISION
+    from disco.store.store import open_database
 
     check_outputs(file, shop=shop.folder)
     with ExitStack() as stack:
@@ -61,7 +61,7 @@ def restore(file: Path, folder: Path) -> "Restored":
     from disco.entrypoints.python import Shop
     from disco.operations import backup
     from disco.store.copying import copy_in, refuse_used
-    from disco.store.opening import open_database, shown
+    from disco.store.store import open_database, shown
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"shop {folder}", found="a file", expected="a folder, or nothing yet")
@@ -98,8 +98,8 @@ def restore(file: Path, folder: Path) -> "Restored":
 
 def _refuse_another_backup(file: Path, revision: str) -> None:
     """Refuse a backup of another revision than this program's: there is one way to upgrade, that of a database."""
-    from disco.store.opening import BEFORE_BASELINE
     from disco.store.schema import BASELINE, REVISION
+    from disco.store.store import BEFORE_BASELINE
 
     if revision < BASELINE:
         words = f"The backup {file} is of revision {revision}, from before the first release, which this disco cannot"

@@ -643,7 +643,7 @@ class Shop(ShopFolder):
     def upgrade(self) -> "DatabaseUpgrade":
         """Bring the database to what this program knows: all changes in one transaction, or none."""
         from disco.operations.upkeep import DatabaseUpgrade
-        from disco.store.opening import is_empty, open_database, shown, upgrade
+        from disco.store.store import is_empty, open_database, shown, upgrade
 
         database = open_database(self.database_url)
         try:

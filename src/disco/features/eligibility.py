@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.features.builder import opened_duckdb
-from disco.records.errors import InputError, TableError
-from disco.records.refusals import did_you_mean
+from disco.records.errors import InputError, TableError, did_you_mean
 from disco.records.table_rules import check_column, is_rare, with_columns
 
 CONDITION_CPU_SECONDS = 20

@@ -5,9 +5,10 @@ the rest again for every limit that an operator tries. Both call the same functi
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -25,12 +26,73 @@ from disco.records.money import GBP, Currency
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, Calibration, SegmentSolution, Solution
 from disco.records.ports import Engine
-from disco.records.recent import Recent
 from disco.records.wording import money
 from disco.store import Store
 
+Key = TypeVar("Key", bound=Hashable)
 Made = TypeVar("Made")
 _KEPT = 2  # of each kind: what is being tried, and what it is compared with
+
+
+class Recent(Generic[Key, Made]):
+    """Values that are kept because they may be asked for again. By key: those used last (never None),
+    at most so many (None: all), each of them made once. Threads may share it.
+
+    >>> lengths = Recent[str, int](2)
+    >>> [lengths.made(word, lambda word=word: len(word)) for word in ("one", "three", "one", "eleven")]
+    [3, 5, 3, 6]
+    >>> lengths.find("three"), lengths.find("one")
+    (None, 3)
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most, self._lock = most, Lock()
+        self._kept: OrderedDict[Key, Made] = OrderedDict()
+        self._making: dict[Key, Lock] = {}
+
+    def find(self, key: Key) -> Made | None:
+        """The value, where there is one, which counts as a use of it."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def made(self, key: Key, make: Callable[[], Made]) -> Made:
+        """The value, made where there is none; where several threads ask for it, one makes it and the others wait."""
+        with self._lock:
+            making = self._making.setdefault(key, Lock())
+        with making:
+            try:
+                if (there := self.find(key)) is not None:
+                    return there
+                value = make()
+                with self._lock:
+                    self._kept[key] = value
+                    while self._most is not None and len(self._kept) > self._most:
+                        self._kept.popitem(last=False)
+                return value
+            finally:
+                with self._lock:
+                    self._making.pop(key, None)
+
+    def drop(self, key: Key) -> None:
+        """Forget a value; nothing where there is none."""
+        with self._lock:
+            self._kept.pop(key, None)
+
+    def values(self) -> list[Made]:
+        """The value that was not used for longest first."""
+        with self._lock:
+            return list(self._kept.values())
+
+    def drop_oldest(self) -> None:
+        """Forget the value that was not used for longest."""
+        with self._lock:
+            if self._kept:
+                self._kept.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._kept)
 
 
 class Memo:

@@ -13,13 +13,14 @@ from disco.operations.learn import belief_of, version_of
 from disco.operations.overview import SPEND, divisions_of, parts_of, ranks_of_spend
 from disco.operations.purchases import bought
 from disco.records.arrays import Floats, Integers, Vector
-from disco.records.campaign_records import CampaignRecord, VersionRecord
+from disco.records.campaign_records import CampaignRecord
 from disco.records.compiled import without_compiler
 from disco.records.errors import InputError, StateError
 from disco.records.estimate import LEVEL, Estimate
 from disco.records.result import Result
 from disco.records.score import EngagementHead
 from disco.store import Store, Transaction
+from disco.store.beliefs import VersionRecord
 
 _STEP = 0.01
 _BEYOND = 0.05  # how far the curve goes beyond the deepest discount that was played

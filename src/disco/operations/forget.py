@@ -19,14 +19,22 @@ import pyarrow.compute as pc
 from disco.operations.contexts import FeatureCache
 from disco.operations.outcomes import count_again
 from disco.records.arrays import Integers
-from disco.records.campaign_records import Traces
 from disco.records.errors import DiscoError, InputError, StateError
 from disco.records.files import leftovers, sweep, written_whole
 from disco.records.ports import Clock
 from disco.records.result import Result
 from disco.records.wording import counted
 from disco.store import Store, Transaction
-from disco.store.personal import Renaming, as_integer, as_text, is_forgotten, mentions, names_in_condition, new_name
+from disco.store.personal import (
+    Renaming,
+    Traces,
+    as_integer,
+    as_text,
+    is_forgotten,
+    mentions,
+    names_in_condition,
+    new_name,
+)
 
 # ---- forget ----
 #

@@ -21,7 +21,7 @@ from disco.belief.model_file import to_bytes
 from disco.campaign import Belief, Lesson, learn
 from disco.operations.purchases import NetPurchases, bought, counts_of, net_purchases
 from disco.records.arrays import Flags, Integers, Matrix, Vector
-from disco.records.campaign_records import CampaignRecord, VersionRecord
+from disco.records.campaign_records import CampaignRecord
 from disco.records.decisions import Arm, Purchases
 from disco.records.diagnosis import REPAIR
 from disco.records.errors import FileFormatError, NotFoundError, SealError, StateError
@@ -32,6 +32,7 @@ from disco.records.ports import Clock, Engine
 from disco.records.result import NotInJson, Result
 from disco.records.score import EngagementHead, ScoreBins
 from disco.store import BELIEF, Store, Transaction
+from disco.store.beliefs import VersionRecord
 
 if TYPE_CHECKING:
     from disco.operations.site import Site

@@ -15,7 +15,7 @@ from disco.campaign import Belief
 from disco.operations.learn import belief_of, stored_evidence, version_of
 from disco.operations.purchases import CodeSales, code_sales
 from disco.records.arrays import Vector
-from disco.records.campaign_records import CampaignRecord, VersionRecord
+from disco.records.campaign_records import CampaignRecord
 from disco.records.compiled import without_compiler
 from disco.records.decisions import Arm
 from disco.records.errors import SealError
@@ -24,6 +24,7 @@ from disco.records.money import GBP
 from disco.records.plan_summary import PlanSummary
 from disco.records.result import TableResult
 from disco.store import Store, Transaction
+from disco.store.beliefs import VersionRecord
 
 # ---- what a version says ----
 #

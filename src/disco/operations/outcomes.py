@@ -24,8 +24,8 @@ from disco.operations.learn import rebuilt_evidence, update_evidence
 from disco.operations.purchases import CONFLICT, NetPurchases, counts_of, judge, net_purchases
 from disco.records.arrays import Flags, Integers, Vector
 from disco.records.arrow_tables import content_hash
-from disco.records.campaign_records import BatchRecord, CampaignRecord, Disposition, LedgerMove, State
-from disco.records.cells import by_wall_clock, cell_texts, flags, is_text, microseconds, plain_text
+from disco.records.campaign_records import CampaignRecord, Disposition, State
+from disco.records.cells import by_wall_clock, cell_texts, flags, microseconds, plain_column
 from disco.records.decisions import IngestCounts
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError, StateError
@@ -39,7 +39,7 @@ from disco.records.table_rules import CheckedRows, check_columns, check_rows, fi
 from disco.records.tables import CELLS, ROWS, SCHEMAS
 from disco.records.wording import counted, moment_text, money, percent
 from disco.store import Store, Transaction
-from disco.store.ledger import SqlLedger
+from disco.store.ledger import BatchRecord, LedgerMove, SqlLedger
 from disco.store.schema import APPLIED, OUTCOMES
 
 if TYPE_CHECKING:
@@ -600,7 +600,7 @@ def read_outcomes(
         tests = [(Disposition.EXPIRED, "the campaign is closed", quarantined)]
     else:
         disposition[broken] = str(Disposition.REJECTED)
-        reason[broken] = np.array([rule.reason for rule in checked.rules], object)[checked.fault[broken]]
+        reason[broken] = checked.reasons()
         if CELLS in outcomes.column_names:
             reason = np.where(flags(outcomes[CELLS].is_valid()), outcomes[CELLS].to_numpy(), reason)
         quarantined = broken
@@ -684,9 +684,7 @@ def known_columns(outcomes: pa.Table, *, file: str = "outcomes") -> pa.Table:
     columns = {}
     for column in declared:
         if column.name in outcomes.column_names:
-            given = outcomes[column.name].combine_chunks()
-            given = given.cast(given.type.value_type) if pa.types.is_dictionary(given.type) else given
-            columns[column.name] = plain_text(given) if is_text(given.type) else given
+            columns[column.name] = plain_column(outcomes[column.name].combine_chunks())
     for beside in (CELLS, ROWS):
         if beside in outcomes.column_names:
             columns[beside] = outcomes[beside].combine_chunks()

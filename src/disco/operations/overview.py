@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from disco.operations.arms import planned_shares
 from disco.operations.purchases import NO_SALES, AgainstForecast, CodeSales, against_forecast, code_sales
 from disco.records.arrays import Flags, Integers, Vector
-from disco.records.campaign_records import CampaignRecord, Disposition, Phase, VersionRecord
+from disco.records.campaign_records import CampaignRecord, Disposition, Phase
 from disco.records.decisions import Arm
 from disco.records.errors import InputError
 from disco.records.locale import Locale
@@ -23,6 +23,7 @@ from disco.records.plan import Plan
 from disco.records.plan_summary import MoneyForecast, PlanSummary
 from disco.records.result import DepthKey, TableResult
 from disco.store import Store, Transaction
+from disco.store.beliefs import VersionRecord
 
 if TYPE_CHECKING:
     from disco.evaluation.read_out import SampleRatio

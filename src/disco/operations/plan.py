@@ -48,7 +48,7 @@ from disco.operations.site import Site
 from disco.records import VERSION
 from disco.records.arrays import Flags, Integers, Labels, Matrix, Vector
 from disco.records.arrow_tables import TableRows, content_hash
-from disco.records.campaign_records import PlanRecord, PlanTables
+from disco.records.campaign_records import PlanRecord
 from disco.records.chunks import Report, Stages, tell
 from disco.records.decisions import Arm, Audience, Offer
 from disco.records.errors import Problem, StateError
@@ -62,6 +62,7 @@ from disco.records.ports import Clock, Engine
 from disco.records.result import NotInJson, Result, TableResult
 from disco.records.wording import counted, money
 from disco.store import Store, Transaction
+from disco.store.plans import PlanTables
 
 # ---- a decided plan ----
 #

@@ -91,7 +91,8 @@ def judge(rows: pa.Table, *, recalled_at: datetime | None = None) -> Judged:
     Complete in itself when no row outside shares an event, a code or a reference with a row inside. recalled_at: the
     moment from which on no code is valid; None: the campaign was not recalled.
     """
-    many = rows.num_rows > _FEW
+    # where most rows refer to others, there is hardly a purchase that stands by itself
+    many = rows.num_rows > _FEW and 2 * rows["refers_to"].null_count > rows.num_rows
     return judge_apart(rows, recalled_at=recalled_at) if many else judge_together(rows, recalled_at=recalled_at)
 
 

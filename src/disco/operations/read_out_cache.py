@@ -10,6 +10,7 @@ from datetime import date
 from typing import Any, Protocol, TypeVar
 
 from disco.operations.audience import ShopData
+from disco.operations.decide import Recent
 from disco.operations.demand import PartDemand, demand_of_part, divided_campaign
 from disco.operations.learn import version_of
 from disco.operations.learned import LearningProgress, learning_progress
@@ -17,7 +18,6 @@ from disco.operations.overview import CampaignOverview, campaign_overview
 from disco.operations.purchases import CodeSales, code_sales
 from disco.operations.results import CampaignResults, ResultsOverTime, campaign_results, results_over_time
 from disco.records.campaign_records import CampaignRecord
-from disco.records.recent import Recent
 from disco.store import Store, Transaction
 
 Value = TypeVar("Value")

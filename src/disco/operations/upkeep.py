@@ -37,7 +37,7 @@ from disco.operations.plan import limits_at_launch, plan_id, segment_sizes
 from disco.operations.results import CampaignResults, load_orders, read_out
 from disco.operations.site import ShopFiles
 from disco.records import DISTRIBUTION, VERSION
-from disco.records.campaign_records import CampaignRecord, Disposition, Sealed
+from disco.records.campaign_records import CampaignRecord, Disposition
 from disco.records.decisions import Arm, IngestCounts
 from disco.records.depths import depth_percent
 from disco.records.diagnosis import REPAIR, RESTORE, CheckUp, Diagnosis, Outcome, Repair, attempted
@@ -47,6 +47,7 @@ from disco.records.plan_summary import Solution
 from disco.records.result import Result, TableResult
 from disco.records.wording import counted
 from disco.store import Store, Transaction
+from disco.store.rows import Sealed
 
 Answer = TypeVar("Answer")
 _LIBRARIES = ("numpy", "numba", "pyarrow", "duckdb", "sqlalchemy", "torch")

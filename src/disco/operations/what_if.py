@@ -26,6 +26,7 @@ from disco.operations.audience import load_audience, refuse_unknown_segments, so
 from disco.operations.decide import (
     Basis,
     Decided,
+    Recent,
     binding_limits,
     decide_groups,
     expected,
@@ -47,7 +48,6 @@ from disco.records.money import GBP
 from disco.records.plan import BudgetSection, Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanFigures
 from disco.records.ports import Engine
-from disco.records.recent import Recent
 from disco.records.result import DepthKey, NotInJson, Result, TableResult
 from disco.store import Transaction
 

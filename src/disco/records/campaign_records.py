@@ -10,10 +10,6 @@ from disco.records.maturity import matures_on
 from disco.records.plan import Plan
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from disco.records.arrays import Matrix
-    from disco.records.arrow_tables import TableRows
     from disco.records.plan_summary import PlanSummary, Solution
 
 
@@ -58,15 +54,6 @@ class PlanRecord:
     planned_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlanTables:
-    """The large parts of a plan, one row per customer in one order."""
-
-    decisions: "pa.Table"  # the columns of `schema.PLANNED`
-    contexts: "Matrix"  # (n, d1)
-    features: "TableRows | None"  # retained so that another network can embed the customers again
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignRecord:
     """A launched campaign."""
@@ -106,95 +93,3 @@ class CampaignRecord:
         if self.recalled_at is not None:
             end = min(end, self.recalled_at.date() + timedelta(days=1))
         return matures_on(end)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRecord:
-    """One ingested file."""
-
-    batch_id: str
-    campaign: str
-    source: str
-    content_hash: str  # of its rows in their order
-    received_at: datetime
-    reverted_at: datetime | None = None  # None while it is in force
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LedgerMove:
-    """Everything one ingest or one revert changes in the ledger, to be applied at once."""
-
-    batch: BatchRecord  # new, or reverted where `reverted_at` is set
-    received: "pa.Table | None"  # the rows of a new batch, as `schema.OUTCOMES`
-    changes: "pa.Table"  # batch_id, row, disposition, reason of earlier rows whose disposition changes
-
-
-class Sealed(StrEnum):
-    """What a seal is about, as a sentence names it."""
-
-    PLAN = "plan"
-    SECRET = "secret"  # nosec B105 - a name
-    VERSION = "version"
-    ACTIVE = "active version"
-    CAMPAIGN = "campaign"
-    STATE = "state, reserve or contexts of campaign"
-    LATE = "late arrivals of campaign"
-    EVIDENCE = "evidence of campaign"
-    BATCH = "batch"
-    OUTCOMES = "outcomes of batch"
-    POOL = "codes of the pool of campaign"
-    FORGOTTEN = "list of forgotten customers"
-    PERSON = "person"
-    KEY = "key"
-    INVITATION = "invitation of"
-    MAKER = "maker of plan"
-    APPROVAL = "approval of plan"
-    SETTING = "setting"
-    SCHEDULE = "schedule"
-    WEBHOOK = "webhook"
-    OUTCOME_ROWS = "rows of outcomes"
-    POOL_ROWS = "rows of pool_codes"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokenSeal:
-    """Something that is kept and is not what this program wrote."""
-
-    what: Sealed
-    name: str  # its id, where it has one
-    found: str  # "changed by something other than disco", "missing", …
-
-    @property
-    def subject(self) -> str:
-        return f"{self.what} {self.name}".strip()
-
-    @property
-    def words(self) -> str:
-        """
-        >>> BrokenSeal(what=Sealed.OUTCOMES, name="5d20", found="missing").words
-        'outcomes of batch 5d20 are missing'
-        """
-        several = self.what in (Sealed.LATE, Sealed.OUTCOMES, Sealed.POOL, Sealed.OUTCOME_ROWS, Sealed.POOL_ROWS)
-        return f"{self.subject} {'are' if several else 'is'} {self.found}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traces:
-    """What was found of some customers in one campaign, and replaced."""
-
-    customers: frozenset[str]  # those with a decision or an outcome
-    decisions: int
-    outcomes: int  # rows that were theirs
-    raw: int  # rows set aside of others that mentioned them
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionRecord:
-    """A version of belief: a cache of prior and evidence, and what it was made of. Numbers rise from 1."""
-
-    number: int
-    basket: bytes  # a model file
-    engagement: str  # JSON
-    network: str
-    campaigns: Mapping[str, str]  # campaign → hash of the evidence and engagement counts that went in
-    made_at: datetime

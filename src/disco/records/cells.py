@@ -141,6 +141,12 @@ def plain_text(cells: pa.Array) -> pa.Array:
         return bytes_
 
 
+def plain_column(given: pa.Array) -> pa.Array:
+    """A column without a dictionary, its text as `plain_text` gives it."""
+    given = given.cast(given.type.value_type) if pa.types.is_dictionary(given.type) else given
+    return plain_text(given) if is_text(given.type) else given
+
+
 def read_cells(raw: pa.Array, column: ColumnSchema, locale: Locale) -> Cells:
     """A column whose type `is_accepted`; text may come as its bytes. locale: of times without a zone, and of money."""
     no_flags = np.zeros(len(raw), np.bool_)

@@ -24,10 +24,9 @@ from pydantic import (
 from disco.records.arrays import Labels, Vector
 from disco.records.decisions import SegmentLimits
 from disco.records.depths import depth_label, read_depth
-from disco.records.errors import InputError, PlanError, Problem
+from disco.records.errors import InputError, PlanError, Problem, as_given, did_you_mean, expected_of
 from disco.records.locale import FIRST_YEAR, LAST_YEAR
 from disco.records.money import Currency
-from disco.records.refusals import as_given, did_you_mean, expected_of
 
 _MOST_CUSTOMERS = 10**12  # more than there are people, and no sum of limits overflows
 _MOST_DAYS = 3660
@@ -472,6 +471,11 @@ class Plan(_Section):
     @model_serializer(mode="wrap")
     def _without_absent_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {key: value for key, value in handler(self).items() if value is not None or key not in _ADDED}
+
+    @classmethod
+    def from_json(cls, text: str) -> "Plan":
+        """A plan that was checked before it was kept."""
+        return cls.model_validate_json(text)
 
     @property
     def budget_amount(self) -> float | None:

@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from disco.records.arrays import Flags, Integers
 from disco.records.cells import READABLE, TYPED, Cells, flags, is_accepted, is_bytes, is_text, read_cells
 from disco.records.depths import EXPECTED_DEPTH, depth_advice
-from disco.records.errors import FileFormatError, Problem, TableError
+from disco.records.errors import FileFormatError, Problem, TableError, did_you_mean, listed
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.money import Currency
-from disco.records.refusals import did_you_mean, listed
 from disco.records.tables import (
     END_DAY,
     FIRST_DAY,
@@ -517,6 +516,10 @@ class CheckedRows:
     table: pa.Table  # `TableSchema.canonical`: null where a cell is empty or not good
     fault: Integers  # per row the first rule that it breaks, as a place in `rules`; -1: none
     rules: tuple[Rule, ...]
+
+    def reasons(self) -> NDArray[np.object_]:
+        """Why each row that breaks a rule was set aside, in the order of the rows."""
+        return np.array([rule.reason for rule in self.rules], object)[self.fault[self.fault >= 0]]
 
 
 def check_rows(name: str, table: pa.Table, locale: Locale = POUNDS_UTC) -> CheckedRows:

@@ -14,9 +14,8 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from disco.records.errors import InputError
+from disco.records.errors import InputError, did_you_mean
 from disco.records.locale import POUNDS_UTC, Locale
-from disco.records.refusals import did_you_mean
 
 
 class Kind(StrEnum):

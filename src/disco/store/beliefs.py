@@ -1,18 +1,31 @@
 """Evidence per campaign, and versions of belief, of which one is active."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from disco.records.campaign_records import VersionRecord
 from disco.records.errors import NotFoundError, StateError
 from disco.store import schema
-from disco.store.rows import from_row, to_row
+from disco.store.rows import Session, from_row, to_row
 from disco.store.schema import BELIEF
-from disco.store.session import Session
 
 _EVIDENCE, _VERSIONS, _ACTIVE = schema.evidence, schema.versions, schema.active_versions
 _OURS = _VERSIONS.c.model == BELIEF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRecord:
+    """A version of belief: a cache of prior and evidence, and what it was made of. Numbers rise from 1."""
+
+    number: int
+    basket: bytes  # a model file
+    engagement: str  # JSON
+    network: str
+    campaigns: Mapping[str, str]  # campaign → hash of the evidence and engagement counts that went in
+    made_at: datetime
 
 
 class SqlBeliefs:

@@ -25,8 +25,7 @@ from disco.store import schema
 from disco.store.artefacts import index_of, rows_of
 from disco.store.database import asked, storable
 from disco.store.plans import matrix_of, table_of
-from disco.store.rows import is_whole
-from disco.store.session import Session
+from disco.store.rows import Session, is_whole
 
 _TABLE, _LATE = schema.contexts, schema.late_decisions
 

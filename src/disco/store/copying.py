@@ -18,8 +18,8 @@ from disco.store import schema
 from disco.store.database import UNREADABLE, Database
 from disco.store.journal import SCHEMA_SUBJECT, append_own, last_within
 from disco.store.migrations import create_tables
-from disco.store.opening import is_empty, plain_errors, revision_of, shown
-from disco.store.session import Session
+from disco.store.rows import Session
+from disco.store.store import is_empty, plain_errors, revision_of, shown
 
 _ROWS_PER_INSERT = 10_000
 _TABLES = tuple(table for table in schema.metadata.sorted_tables if table not in schema.PASSING)

@@ -36,7 +36,7 @@ from disco.store.database import (
     words,
 )
 from disco.store.ledger import Pack, packs_of
-from disco.store.rows import as_text, is_whole
+from disco.store.rows import CAMPAIGN, CODES, HOLDOUT, NAMED, SECRETS, CampaignRow, Session, as_text, cells_of, is_whole
 from disco.store.schema import (
     DECISIONS,
     EVERYTHING,
@@ -53,7 +53,6 @@ from disco.store.schema import (
     secrets,
     tallies,
 )
-from disco.store.session import CAMPAIGN, CODES, HOLDOUT, NAMED, SECRETS, CampaignRow, Session, cells_of
 
 _LATE = pa.schema([field for field in (*DECISIONS, *LABELS) if field.name in late_decisions.c])
 _TOLD_CELLS = ("customer_id", "depth", "code", "known")

@@ -19,7 +19,8 @@ from disco.store.artefacts import FolderArtefacts
 from disco.store.database import Database
 from disco.store.journal import SCHEMA_SUBJECT, append_own
 from disco.store.migrations import create_triggers, is_own_trigger, missing_triggers
-from disco.store.opening import (
+from disco.store.rows import SECRETS, Session
+from disco.store.store import (
     UPGRADE,
     open_database,
     plain_errors,
@@ -27,7 +28,6 @@ from disco.store.opening import (
     revisions_in,
     shown,
 )
-from disco.store.session import SECRETS, Session
 
 # WAL with two or more writing connections can lose committed rows: fixed in 3.51.3
 _WAL_BUG = (3, 7, 0), (3, 51, 2)

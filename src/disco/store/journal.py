@@ -31,9 +31,8 @@ import sqlalchemy as sa
 from disco.records.errors import SealError, StateError
 from disco.records.people import Actor, ActorKind
 from disco.store.database import LAST_ENTRY, Statement, add_rows, any_text, ask, change_later, update_of, words
-from disco.store.rows import JOURNAL, as_text, number_of, plus, state_of, state_of_all, sum_of
+from disco.store.rows import JOURNAL, PSEUDONYMS, Session, as_text, number_of, plus, state_of, state_of_all, sum_of
 from disco.store.schema import EVERYTHING, journal, microseconds, moment_of, tallies
-from disco.store.session import PSEUDONYMS, Session
 
 SCHEMA_SUBJECT = "disco: schema"  # the subject of those who make or change tables
 _PSEUDONYM_DIGITS = 32

@@ -27,15 +27,14 @@ import sqlalchemy as sa
 
 from disco.records.arrays import Flags, Integers
 from disco.records.arrow_tables import content_hash
-from disco.records.campaign_records import BatchRecord, Disposition, LedgerMove
+from disco.records.campaign_records import Disposition
 from disco.records.errors import NotFoundError, StateError
 from disco.records.identity import customer_keys
 from disco.store import schema
 from disco.store.artefacts import Artefacts, in_one_piece, rows_of
 from disco.store.database import FEW, asked, in_order, storable, typed
-from disco.store.rows import from_row, is_whole
+from disco.store.rows import Session, beginning_with, from_row, is_whole
 from disco.store.schema import APPLIED, COUNTS, OUTCOMES
-from disco.store.session import Session, beginning_with
 
 _BATCHES, _ROWS, _CAMPAIGNS = schema.batches, schema.outcomes, schema.campaigns
 _RECORDS = sa.select(_BATCHES, _CAMPAIGNS.c.campaign).join(_CAMPAIGNS)
@@ -239,6 +238,27 @@ def seal_of_rows(session: Session, number: int) -> str:
     parts = [session.database.select(session.connection, rows, _ROWS_SEALED)]
     parts += [pack.rows(pack.seen(), _ROWS_SEALED) for pack in packs_of(session, batches=[number])]
     return rows_seal(pa.concat_tables(parts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRecord:
+    """One ingested file."""
+
+    batch_id: str
+    campaign: str
+    source: str
+    content_hash: str  # of its rows in their order
+    received_at: datetime
+    reverted_at: datetime | None = None  # None while it is in force
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LedgerMove:
+    """Everything one ingest or one revert changes in the ledger, to be applied at once."""
+
+    batch: BatchRecord  # new, or reverted where `reverted_at` is set
+    received: pa.Table | None  # the rows of a new batch, as `schema.OUTCOMES`
+    changes: pa.Table  # batch_id, row, disposition, reason of earlier rows whose disposition changes
 
 
 class SqlLedger:
@@ -485,11 +505,14 @@ class SqlLedger:
                 raise StateError(f"The event {twice[0]} already exists in campaign {campaign}, and counts")
 
     def _applied_events(self, campaign: str, pack: Pack) -> pa.Array:
-        """Events of rows of the database that count; of millions only those that may be in this pack; and those that
-        the pack itself has twice."""
+        """Events of rows of other batches in the database that count; of millions only those that may be in this pack;
+        and those that the pack itself has twice."""
         number, events = self._session.number(campaign), pack.events()
         statement = sa.select(_ROWS.c.event_id).where(
-            _ROWS.c.campaign_number == number, ~_ROWS.c.reverted, _ROWS.c.disposition == str(Disposition.APPLIED)
+            _ROWS.c.campaign_number == number,
+            _ROWS.c.batch_number != pack.number,
+            ~_ROWS.c.reverted,
+            _ROWS.c.disposition == str(Disposition.APPLIED),
         )
         if not self._has_fewer(number, len(events)):
             statement = statement.where(self._database.among(_ROWS.c.event_id, events))

@@ -14,9 +14,8 @@ from disco.records.errors import NotFoundError
 from disco.records.jobs import Job, Reply, Webhook
 from disco.records.people import Actor, ApprovalRecord
 from disco.store.database import add_rows
-from disco.store.rows import from_row, to_row
+from disco.store.rows import Session, beginning_with, from_row, to_row
 from disco.store.schema import approvals, jobs, plan_makers, replies, shop_settings, webhooks
-from disco.store.session import Session, beginning_with
 
 LISTED = [column for column in jobs.c if column.name not in ("result", "result_artefact", "once")]
 """Of a job: all but its result, which may be long, and what keeps it from being asked for twice."""

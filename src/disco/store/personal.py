@@ -14,6 +14,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from secrets import randbelow
 from typing import Any
@@ -24,13 +25,12 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.records.arrays import Flags, Integers
-from disco.records.campaign_records import Traces
 from disco.store.artefacts import index_of, rows_of
 from disco.store.contexts import SqlArrivals
 from disco.store.decisions import EVERYBODY_FORGOTTEN
 from disco.store.ledger import packs_of, take_out
 from disco.store.plans import matrix_of, table_of
-from disco.store.rows import is_whole
+from disco.store.rows import FORGOTTEN, CampaignRow, Session, is_whole
 from disco.store.schema import (
     ARTEFACT_COLUMNS,
     EVERYTHING,
@@ -48,7 +48,6 @@ from disco.store.schema import (
     pool_codes,
     replies,
 )
-from disco.store.session import FORGOTTEN, CampaignRow, Session
 
 _RAW = pa.schema([("batch_number", pa.int64()), ("row", pa.int64()), ("raw", pa.string())])
 _THEIRS = pa.schema(
@@ -234,6 +233,16 @@ def names_in_condition(condition: str, customer: str) -> bool:
     else:
         alone = rf"(?<![0-9A-Za-z_]){re.escape(customer)}(?![0-9A-Za-z_])"
     return re.search(alone, condition) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traces:
+    """What was found of some customers in one campaign, and replaced."""
+
+    customers: frozenset[str]  # those with a decision or an outcome
+    decisions: int
+    outcomes: int  # rows that were theirs
+    raw: int  # rows set aside of others that mentioned them
 
 
 class SqlPersonal:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -11,7 +12,8 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from disco.records.arrays import Matrix
-from disco.records.campaign_records import CampaignRecord, PlanRecord, PlanTables, State
+from disco.records.arrow_tables import TableRows
+from disco.records.campaign_records import CampaignRecord, PlanRecord, State
 from disco.records.errors import FileFormatError, InputError, NotFoundError, StateError
 from disco.records.locale import Locale
 from disco.records.plan import Plan
@@ -19,13 +21,21 @@ from disco.records.plan_summary import PlanSummary, Solution
 from disco.store.artefacts import Artefacts, in_one_piece
 from disco.store.database import storable
 from disco.store.ledger import packs_of
-from disco.store.rows import changed, is_whole
+from disco.store.rows import CampaignRow, Session, beginning_with, changed, is_whole, no_such_campaign
 from disco.store.schema import LABELS, PLANNED, campaigns, contexts, moment_of, plans
-from disco.store.session import CampaignRow, Session, beginning_with, no_such_campaign
 
 _ARMS = pa.dictionary(pa.int8(), pa.string())
 _RECENT = 16  # plans that are asked for equal features
 _MOST_READ = 64  # plans whose text is not read again: it never changes, and a late arrival is decided in less time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlanTables:
+    """The large parts of a plan, one row per customer in one order."""
+
+    decisions: pa.Table  # the columns of `schema.PLANNED`
+    contexts: Matrix  # (n, d1)
+    features: TableRows | None  # retained so that another network can embed the customers again
 
 
 class SqlPlans:
@@ -148,7 +158,7 @@ class SqlPlans:
         if self._session.tallies(record.campaign).get(campaigns.name):  # it was launched, and its row is gone
             raise changed(f"Campaign {record.campaign}")
         plan = self._row(record.plan_id)
-        if Plan.model_validate_json(plan.plan) != record.plan:
+        if Plan.from_json(plan.plan) != record.plan:
             raise StateError(f"Campaign {record.campaign} has another plan than its plan id names")
         self._session.add(
             campaigns,
@@ -301,7 +311,7 @@ def _artefacts(row: CampaignRow, columns: Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=_MOST_READ)
 def _plan(content: str) -> Plan:
-    return Plan.model_validate_json(content)
+    return Plan.from_json(content)
 
 
 @lru_cache(maxsize=_MOST_READ)

@@ -6,14 +6,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from disco.records.campaign_records import BrokenSeal, Sealed
 from disco.records.errors import DiscoError
 from disco.store import schema
 from disco.store.database import UNREADABLE, any_text
 from disco.store.journal import all_tallies
 from disco.store.ledger import SEALED_COLUMNS, seal_of_rows
-from disco.store.rows import KINDS, is_whole, owner_of, sum_of
-from disco.store.session import Session, no_such_campaign
+from disco.store.rows import KINDS, BrokenSeal, Sealed, Session, is_whole, no_such_campaign, owner_of, sum_of
 
 _CHANGED = "changed by something other than disco"
 _OTHER_NUMBER = "missing, or more of them are there than disco wrote"

@@ -20,9 +20,8 @@ from anyio import to_thread
 from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict
 
-from disco.records.errors import DiscoError, InputError, ServiceError
+from disco.records.errors import DiscoError, InputError, ServiceError, quoted
 from disco.records.files import temporary_folder
-from disco.records.refusals import quoted
 
 DEEPEST = 40
 _MOST_DIGITS = 400  # of a whole number; a double ends at 309

@@ -14,8 +14,7 @@ from starlette.routing import BaseRoute
 
 from disco.adapters.sentences import in_words
 from disco.adapters.shop import ShopFolder, WallClock
-from disco.records.errors import DefectError, DiscoError, Problem, ServiceError
-from disco.records.refusals import expected_of, quoted, shortened
+from disco.records.errors import DefectError, DiscoError, Problem, ServiceError, expected_of, quoted, shortened
 from disco.store import Store
 from disco.web.discretion import as_seen
 from disco.web.limits import BoundedBody

@@ -15,9 +15,8 @@ from disco.office.jobs import use_cases as jobs
 from disco.office.keys.use_cases import create_key
 from disco.records.errors import UpgradeError
 from disco.records.jobs import JobKind, JobState
-from disco.store import opening
-from disco.store.opening import open_database, upgrade
 from disco.store.schema import REVISION
+from disco.store.store import open_database, upgrade
 
 API = "/api/v1"
 NEWER, OLDER = "9999", "older"
@@ -26,7 +25,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def shop(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Shop:
-    monkeypatch.setattr(opening, "KNOWN_REVISIONS", (OLDER, REVISION))
+    monkeypatch.setattr("disco.store.store.KNOWN_REVISIONS", (OLDER, REVISION))
     (tmp_path / "disco.yaml").write_text(f"database_url: {database_url}\n")
     return Shop.open(tmp_path)
 

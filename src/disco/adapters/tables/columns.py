@@ -15,8 +15,7 @@ import pyarrow.dataset as pads
 
 from disco.adapters.tables.notation import NUMBERS, TIMES, date_advice, number_advice, plain_cells
 from disco.records.cells import is_bytes, is_text, plain_text
-from disco.records.errors import FileFormatError, Problem
-from disco.records.refusals import did_you_mean, listed
+from disco.records.errors import FileFormatError, Problem, did_you_mean, listed
 from disco.records.table_rules import named_in_file, typed_table
 from disco.records.tables import MOST_COLUMNS, Kind, TableFormat, schema_of
 

@@ -23,8 +23,7 @@ from disco.adapters.tables.notation import plain_cells
 from disco.adapters.tables.parquet import ParquetSource
 from disco.adapters.tables.workbook import read_sheet
 from disco.records.cells import is_text, parse_text
-from disco.records.errors import InputError, Problem, TableError
-from disco.records.refusals import did_you_mean
+from disco.records.errors import InputError, Problem, TableError, did_you_mean
 from disco.records.table_rules import typed_table
 from disco.records.tables import MOST_COLUMNS, SCHEMAS, Kind, LinesFormat, TableFormat
 from disco.records.validation import validate

@@ -15,9 +15,8 @@ from disco.adapters.tables.csv import CsvSource
 from disco.adapters.tables.notation import number_advice, plain_cells
 from disco.adapters.tables.parquet import ParquetSource, check_sizes
 from disco.records.cells import READABLE, flags, is_accepted, is_bytes, is_text, parse_text, plain_text, shown
-from disco.records.errors import FileFormatError, InputError, Problem, TableError
+from disco.records.errors import FileFormatError, InputError, Problem, TableError, did_you_mean, listed
 from disco.records.id_list import IdList
-from disco.records.refusals import did_you_mean, listed
 from disco.records.table_rules import check_columns, file_names
 from disco.records.tables import CELLS, MOST_OUTCOMES, PLAIN, ROWS, SCHEMAS, Kind, TableFormat
 

@@ -10,9 +10,8 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from disco.adapters.tables.columns import NamedSource, too_many_columns
-from disco.records.errors import InputError, MissingPartError, Problem
+from disco.records.errors import InputError, MissingPartError, Problem, did_you_mean
 from disco.records.files import temporary_folder
-from disco.records.refusals import did_you_mean
 from disco.records.tables import MOST_COLUMNS, PLAIN, SCHEMAS, TableFormat
 
 _ROWS_PER_FETCH = 50_000

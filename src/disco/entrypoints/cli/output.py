@@ -18,9 +18,17 @@ from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import typer
 
-from disco.records.errors import DiscoError, InputError, PlanError, ReportError, TableError, UsageError
+from disco.records.errors import (
+    DiscoError,
+    InputError,
+    PlanError,
+    ReportError,
+    TableError,
+    UsageError,
+    escaped,
+    one_line,
+)
 from disco.records.locale import FIRST_YEAR, LAST_YEAR
-from disco.records.refusals import escaped, one_line
 
 if TYPE_CHECKING:
     from disco.entrypoints.python import Shop

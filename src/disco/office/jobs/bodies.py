@@ -24,10 +24,9 @@ from pydantic import (
     ValidationError,
 )
 
-from disco.records.errors import PlanError, Problem, UsageError
+from disco.records.errors import PlanError, Problem, UsageError, expected_of
 from disco.records.jobs import JobKind
 from disco.records.locale import FIRST_YEAR, LAST_YEAR
-from disco.records.refusals import expected_of
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MOST_NAMES = 1_000

@@ -11,9 +11,8 @@ from disco.records.errors import NotFoundError
 from disco.records.jobs import MOST_RESULT_BYTES, Job, JobKind, JobProblem, JobProgress, JobState
 from disco.store import Transaction
 from disco.store.office import LISTED, find_job
-from disco.store.rows import as_json, from_row
+from disco.store.rows import as_json, beginning_with, from_row
 from disco.store.schema import jobs
-from disco.store.session import beginning_with
 
 _QUEUED, _RUNNING = jobs.c.state == JobState.QUEUED, jobs.c.state == JobState.RUNNING
 

@@ -8,9 +8,8 @@ import sqlalchemy as sa
 from disco.records.errors import NotFoundError
 from disco.records.jobs import JobSchedule
 from disco.store import Transaction
-from disco.store.rows import from_row, to_row
+from disco.store.rows import beginning_with, from_row, to_row
 from disco.store.schema import occurrences, schedules
-from disco.store.session import beginning_with
 
 
 class ScheduleRows:

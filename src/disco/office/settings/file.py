@@ -28,7 +28,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 def shown_settings(settings: ShopSettings, approval: ApprovalRule) -> dict[str, Any]:
     """The settings without passwords; approval: what is in force, which the database may make stricter."""
-    from disco.store.opening import shown_url
+    from disco.store.store import shown_url
 
     form = settings.model_dump(mode="json") | {"approval": str(approval)}
     return form | {name: shown_url(form[name]) for name in ("database_url", "data")}

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from disco.records.recent import Recent
+from disco.operations.decide import Recent
 
 
 def test_no_more_values_are_kept_than_allowed() -> None:
