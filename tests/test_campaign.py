@@ -399,7 +399,7 @@ def test_depths_in_per_cent_are_asked_about_before_anything_is_decided():
         ({"caps": (-1, 1, 1)}, "caps: found -1"),
         ({"caps": (True, 1, 1)}, "caps: found True"),
         ({"caps": (1, 1)}, "caps: found 2 caps; expected one per depth: 3"),
-        ({"caps": {0.1: 5}}, "caps: found {0.1: 5}; expected one number of customers per depth"),
+        ({"caps": {0.9: 5}}, r"caps: found depth 0\.9; expected one of"),
         ({"caps": None}, "caps: found None"),
         ({"floors": (1.5, 0, 0)}, r"floors: found 1\.5"),
         ({"floors": (None, 0, 0)}, "floors: found None"),

@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the tw
     from disco.entrypoints.python import Shop as Shop
     from disco.evaluation.forecasting import forecast_policies as forecast_policies
     from disco.evaluation.log import random_log as random_log
+    from disco.evaluation.off_policy import off_policy as off_policy
     from disco.evaluation.passes import UnconstrainedLearner as UnconstrainedLearner
     from disco.evaluation.read_out import ab_test as ab_test
     from disco.evaluation.replay import replay as replay
@@ -105,6 +106,7 @@ _HOME_OF = {
     "ab_test": "disco.evaluation.read_out",
     "forecast_policies": "disco.evaluation.forecasting",
     "random_log": "disco.evaluation.log",
+    "off_policy": "disco.evaluation.off_policy",
     "UnconstrainedLearner": "disco.evaluation.passes",
     "replay": "disco.evaluation.replay",
     "CodesSent": "disco.features",
@@ -133,7 +135,12 @@ __all__ = sorted(["__version__", *_HOME_OF])
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
-        raise AttributeError(f"module 'disco' has no attribute {name!r}; it has {', '.join(__all__)}")
+        from difflib import get_close_matches
+
+        near = get_close_matches(name.lower(), {each.lower() for each in __all__}, n=1)
+        meant = next((each for each in __all__ if each.lower() in near), None)
+        help_ = f"did you mean {meant!r}?" if meant else f"it has {', '.join(__all__)}"
+        raise AttributeError(f"module 'disco' has no attribute {name!r}; {help_}", name=name, obj=None)
     if _HOME_OF[name] == "disco":  # a module of its own
         return import_module(f"disco.{name}")
     return _on_this_machine(name) if name in _SPREAD else getattr(import_module(_HOME_OF[name]), name)

@@ -138,10 +138,12 @@ def test_a_series_of_caps_may_leave_a_depth_open():
         allocate(TABLE, pd.Series({0.3: 1}))
 
 
-def test_the_index_of_a_table_is_no_id():
+def test_an_index_of_texts_holds_ids_and_one_of_numbers_does_not():
     ties, caps = np.ones((3, 2)), [1, 1]
-    moved = pd.DataFrame(ties, columns=[0.1, 0.2], index=["x", "y", "z"])
-    assert allocate(moved, caps).choice.tolist() == allocate(ties, caps).choice.tolist()
+    by_row, by_id = allocate(ties, caps), allocate(ties, caps, ids=["x", "y", "z"])
+    for index, expected in (([7, 5, 6], by_row), (["x", "y", "z"], by_id)):
+        moved = pd.DataFrame(ties, columns=[0.1, 0.2], index=index)
+        assert allocate(moved, caps).choice.tolist() == expected.choice.tolist()
 
 
 def test_columns_that_contradict_are_refused_by_name():

@@ -4,6 +4,7 @@ import datetime as dt
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +15,7 @@ from disco.features import ContextNetwork, build_features, has_history, network,
 from disco.features.kernel import scale_rows
 from disco.features.training import DepthVariationWarning, NetworkWarning, last_layer
 from disco.features.training_rows import order_rows
+from disco.features.training_set import TrainingSet
 from disco.records import chunks
 from disco.records.errors import InputError, MissingPartError, SchemaMismatchError, StateError
 
@@ -422,7 +424,7 @@ def test_a_file_without_targets_or_of_another_kind_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"y": np.array([np.nan] * 300)}, "log_basket, row 1"),
+        ({"y": np.array([np.nan] * 300)}, "y, row 1"),
         ({"y": np.full(300, 54.0)}, "natural logarithm"),
         ({"y": np.ones(299)}, "300 numbers"),
         ({"depth": np.full(300, 20.0)}, r"depth in \[0, 1\)"),
@@ -463,3 +465,34 @@ def test_wrong_parameters_are_named(wrong):
 def test_the_slope_head_needs_depths():
     with pytest.raises(InputError, match="depth"):
         ContextNetwork(heads="level+slope").fit(np.ones((300, 2)), np.ones(300))
+
+
+def test_a_network_takes_a_training_set_as_it_is_and_the_target_by_both_names():
+    X, y, depth, *_ = shop(300)
+    rows = TrainingSet(
+        ids=np.arange(300), X=named(X), log_full_price=y, depth=depth, depth_derived=np.zeros(300, np.bool_)
+    )
+    whole, by_hand, other = (ContextNetwork(heads="level+slope", **QUICK) for _ in range(3))
+    whole.fit(rows)
+    by_hand.fit(named(X), y, depth)
+    other.fit(named(X), depth=depth, log_basket=y)
+    assert whole.transform(named(X)).tolist() == by_hand.transform(named(X)).tolist()
+    assert other.transform(named(X)).tolist() == by_hand.transform(named(X)).tolist()
+    with pytest.raises(InputError, match="brings its own"):
+        whole.fit(rows, y)
+    with pytest.raises(InputError, match="one of the two names"):
+        whole.fit(named(X), y, depth, log_basket=y)
+
+
+def test_contexts_come_as_frames_where_set_output_says_so():
+    X, y, *_ = shop(200)
+    network = ContextNetwork(heads="level", **QUICK).fit(named(X), y)
+    plain = network.transform(X)
+    rows = named(X).to_pandas().set_index(pd.Index(np.arange(200) + 7))
+    frame = network.set_output(transform="pandas").transform(rows)
+    assert frame.columns.tolist() == network.get_feature_names_out().tolist()
+    assert (frame.index[0], frame.to_numpy().tolist()) == (7, plain.tolist())
+    assert network.predict(X).shape == (200,)
+    assert network.set_output(transform="default").transform(X).tolist() == plain.tolist()
+    with pytest.raises(InputError, match="polars"):
+        network.set_output(transform="table")

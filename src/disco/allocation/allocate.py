@@ -59,7 +59,7 @@ Result = TypeVar("Result")
 
 def allocate(
     values: ArrayLike,
-    caps: CountsLike | None,
+    caps: CountsLike | None = None,
     *,
     depths: Iterable[float | str] | None = None,
     costs: ArrayLike | None = None,
@@ -82,8 +82,9 @@ def allocate(
     values: (customers, depths) what a customer is worth at a depth, float64 or float32, finite; a loss is negative. A
         table whose columns are named by depths names the depths; its column customer_id, or a pandas index of that
         name, are the ids. Column-major memory (order="F") is read as it is, other layouts are copied once.
-    caps: most customers per depth: one whole number per column (None: no cap), or {depth: number}, or a pandas Series;
-        a depth that a mapping leaves out has no cap.
+    caps: most customers per depth: one number per column (None: no cap), or {depth: number}, or a pandas Series; a
+        depth that a mapping leaves out has no cap. A number is whole, or a share of the customers such as "40%", which
+        is rounded down.
     depths: (depths,) names of the columns, such as [0.1, 0.2]; needed for limits by depth.
     costs: (customers, depths) what the budget pays, 0 or more.
     budget: most money that the chosen cells may cost together; needs `costs`.

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from disco.records.arguments import read_number
+from disco.records.arguments import read_number, read_percent
 from disco.records.arrays import Array, Integers
 from disco.records.decisions import Audience, Offer
 from disco.records.depths import depth_label, read_depth
@@ -21,9 +21,10 @@ from disco.records.errors import InputError, LimitError
 # More than any number of customers, small enough that sums of it stay exact.
 UNLIMITED = 2**40
 
-#: A limit per column: a sequence (None: no limit), or {depth: limit} where depths are named. A pandas Series is read
-#: by its index where that holds depths, else in order.
-CountsLike: TypeAlias = Sequence[int | None] | NDArray[np.integer[Any]] | Mapping[Any, int | None]
+#: A limit per column: a sequence (None: no limit), or {depth: limit} where depths are named. A limit is a number of
+#: customers, or a share of them such as "40%". A pandas Series is read by its index where that holds depths, else in
+#: order.
+CountsLike: TypeAlias = Sequence[int | str | None] | NDArray[np.integer[Any]] | Mapping[Any, int | str | None]
 SegmentLimits: TypeAlias = Mapping[Any, Mapping[str, CountsLike | None]]
 
 
@@ -111,8 +112,12 @@ def _scaled(caps: Integers, floors: Integers, share: float) -> tuple[Integers, I
     return high, np.minimum(np.floor(floors * share), high).astype(np.int64)
 
 
-def _whole_number(number: object, *, where: str) -> int:
+def _whole_number(number: object, *, where: str, shares_of: int | None = None) -> int:
     number = number.item() if isinstance(number, np.generic) else number  # as people write it
+    if shares_of is not None and isinstance(number, str) and isinstance(share := read_percent(number), float):
+        if share > 1:
+            raise LimitError(where, found=repr(number), expected="a share of at most 100%")
+        return int(shares_of * share + 1e-9)
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise LimitError(where, found=repr(number), expected="a whole number of customers, at least 0")
     if not math.isfinite(number) or number != int(number) or number < 0:
@@ -121,9 +126,18 @@ def _whole_number(number: object, *, where: str) -> int:
 
 
 def read_counts(
-    given: object, *, columns: int, depths: tuple[float, ...] | None, name: str, default: int, where: str = ""
+    given: object,
+    *,
+    columns: int,
+    depths: tuple[float, ...] | None,
+    name: str,
+    default: int,
+    where: str = "",
+    shares_of: int | None = None,
 ) -> Integers:
     """One integer per column from a sequence (None = `default`) or a mapping by depth (missing = `default`).
+
+    shares_of: how many customers a share such as "40%" is of, rounded down; None: shares are refused.
 
     >>> read_counts([3, None], columns=2, depths=None, name="cap", default=9).tolist()
     [3, 9]
@@ -152,7 +166,7 @@ def read_counts(
                 raise LimitError(f"{name}s{where}", found=f"depth {depth_label(depth)}", expected=f"one of {known}")
             if number is not None:
                 counts[depths.index(depth)] = _whole_number(
-                    number, where=f"{name} of depth {depth_label(depth)}{where}"
+                    number, where=f"{name} of depth {depth_label(depth)}{where}", shares_of=shares_of
                 )
         return counts
     if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
@@ -162,7 +176,7 @@ def read_counts(
         raise LimitError(f"{name}s{where}", found=found, expected=f"{columns}, one per column")
     for column, number in enumerate(given):
         if number is not None:
-            counts[column] = _whole_number(number, where=f"{name} of column {column}{where}")
+            counts[column] = _whole_number(number, where=f"{name} of column {column}{where}", shares_of=shares_of)
     return counts
 
 
@@ -197,10 +211,11 @@ def read_limits(
     customers: int,
     columns: int,
     depths: tuple[float, ...] | None,
+    shares_of: int | None = None,
 ) -> Limits:
-    """Limits as arrays; LimitError names what cannot be read."""
-    cap = read_counts(caps, columns=columns, depths=depths, name="cap", default=UNLIMITED)
-    floor = read_counts(floors, columns=columns, depths=depths, name="floor", default=0)
+    """Limits as arrays; LimitError names what cannot be read. shares_of: as for `read_counts`."""
+    cap = read_counts(caps, columns=columns, depths=depths, name="cap", default=UNLIMITED, shares_of=shares_of)
+    floor = read_counts(floors, columns=columns, depths=depths, name="floor", default=0, shares_of=shares_of)
     money = None if budget is None else _read_budget(budget)
     if segments is None:
         return Limits(cap, floor, budget=money)

@@ -214,9 +214,19 @@ def _depth_major(array: object, *, name: str) -> Floats:
         raise InputError(name, found=f"an array of shape {matrix.shape}", expected="shape (customers, depths)")
     if matrix.dtype != np.float64 and matrix.dtype != np.float32:
         if matrix.dtype.kind not in "iuf":
-            raise InputError(name, found=f"values of type {matrix.dtype}", expected="numbers (float32 or float64)")
+            raise _no_numbers(array, matrix, name)
         return by_depth(matrix, np.float64)
     return by_depth(matrix, np.float32 if matrix.dtype == np.float32 else np.float64)
+
+
+def _no_numbers(table: Any, matrix: Array, name: str) -> InputError:
+    """The refusal of cells that are no numbers; of a table, by the columns that they are in."""
+    expected, columns = "numbers (float32 or float64)", column_labels(table) or ()
+    others = [repr(column) for column in columns if np.asarray(table[column]).dtype.kind not in "iuf"]
+    if 0 < len(others) < len(columns):
+        fix = "Leave them out, or name the ids `customer_id`; labels of segments go into `segments`."
+        return InputError(name, found=f"no numbers in {', '.join(others[:5])}", expected=expected, fix=fix)
+    return InputError(name, found=f"values of type {matrix.dtype}", expected=expected)
 
 
 def by_depth(matrix: NDArray[Any], kind: DTypeLike) -> NDArray[Any]:
@@ -290,7 +300,7 @@ def _refuse_duplicates(ids: Ids) -> None:
 
 def read_problem(
     values: ArrayLike,
-    caps: CountsLike | None,
+    caps: CountsLike | None = None,
     *,
     depths: Iterable[float | str] | None = None,
     costs: ArrayLike | None = None,
@@ -320,7 +330,14 @@ def read_problem(
     if named is not None and len(named) != columns:
         raise InputError("depths", found=f"{len(named)} depths", expected=f"{columns}, one per column of values")
     limits = read_limits(
-        caps, floors=floors, segments=segments, budget=budget, customers=customers, columns=columns, depths=named
+        caps,
+        floors=floors,
+        segments=segments,
+        budget=budget,
+        customers=customers,
+        columns=columns,
+        depths=named,
+        shares_of=customers,
     )
     cost, dearest = (None, 0.0) if costs is None else _read_costs(costs, shape=(columns, customers))
     if cost is not None and cost.dtype != worth.dtype:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from disco.records.identity import read_ids
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 
 # The relative gap up to which a value is called optimal. Value and bound are exact sums that are rounded once, but each
@@ -111,6 +112,20 @@ class Allocation:
         if known is not None:
             table.insert(0, "customer_id", known)
         return table
+
+    def to_arrow(self) -> "pa.Table":
+        """As `to_pandas`, as an Arrow table; a depth is null where there is none."""
+        import pyarrow as pa
+
+        columns: dict[str, Any] = {} if self.ids is None else {"customer_id": self.ids}
+        columns["choice"] = self.choice
+        if self.depths is not None:
+            columns["depth"] = pa.array(np.append(self.depths, np.nan)[self.choice], mask=self.choice < 0)
+        return pa.table(columns)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows for other libraries, such as `polars.DataFrame(allocation)`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def require_feasible(self, *, where: str) -> None:
         """Raise InfeasibleError with the conflicts where the limits contradict each other; `where` names the solve."""

@@ -1,9 +1,13 @@
 """A new shop: commented settings, a campaign plan and an example of every table."""
 
+import re
 import shutil
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 from disco.records.errors import InputError
 from disco.records.files import new_file_mode, private_folder, unfinished_folder
@@ -29,6 +33,44 @@ def create_shop(folder: Path) -> NewShop:
     _write(folder, names)
     files = sorted(str(path.relative_to(TEMPLATES)) for path in TEMPLATES.rglob("*") if path.is_file())
     return NewShop(shop=str(folder), files=tuple(files))
+
+
+def create_with_tables(folder: Path, tables: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """disco.yaml with these settings, and the tables in data/; TableError with every problem, which writes nothing."""
+    import pyarrow.parquet as pq
+    import yaml
+
+    from disco.adapters.config import FILE, load_settings
+    from disco.adapters.tables import open_tables, validate_tables
+    from disco.adapters.tables.columns import ArrowSource
+    from disco.records.frames import as_arrow
+    from disco.records.tables import PLAIN, SCHEMAS
+
+    _refuse_to_overwrite(folder, [FILE, "data"])
+    for name in tables:
+        if not re.fullmatch(r"[\w-]+", str(name)):
+            expected = "names of letters, digits, _ and -"
+            raise InputError("tables", found=repr(name), expected=expected)
+    with ExitStack() as undo:
+        if not folder.exists():
+            private_folder(folder)
+            undo.callback(folder.rmdir)
+        with unfinished_folder(folder) as aside:
+            (aside / FILE).write_text(yaml.safe_dump({"holdout": {"lasting": True}, **settings}, sort_keys=False))
+            data = aside / "data"
+            private_folder(data)
+            for name, frame in tables.items():
+                kind = name if name in SCHEMAS else "file"
+                source = ArrowSource(kind, as_arrow(frame, where=f"table {name}"), file=name, written=PLAIN)
+                pq.write_table(source.table, data / f"{name}.parquet")
+            with open_tables(data, written=load_settings(aside).written) as opened:
+                report = validate_tables(opened, as_of=date.max)
+            report.raise_if_any("The tables cannot be used:")
+            for path in aside.rglob("*"):
+                path.chmod(0o700 if path.is_dir() else new_file_mode(aside))
+            data.rename(folder / "data")
+            (aside / FILE).rename(folder / FILE)
+        undo.pop_all()
 
 
 def _refuse_to_overwrite(shop: Path, names: list[str]) -> None:

@@ -2,19 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from disco.records.errors import InputError
+from disco.records.frames import as_arrow
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
-
     from disco.operations.experiment import ExperimentResult
 
 
 def ab(
-    data: "str | Path | pa.Table | pd.DataFrame",
+    data: Any,
     *,
     arm: str,
     metrics: str | Sequence[str],
@@ -26,11 +23,11 @@ def ab(
 ) -> "ExperimentResult":
     """Compare every arm of a test with control; one row per customer assigned.
 
-    data: a Parquet or CSV file, an Arrow table or a data frame. arm: the column with the name of each customer's arm.
-    metrics: columns of figures (0 and 1: a rate), or `numerator/denominator` for a ratio of two sums. control: the arm
-    to compare the others with; None: the one called control. before: columns known before the test, to reduce noise.
-    shares: planned share of each arm; None: equal ones. looks: how many times the test is looked at in all. level: of
-    all intervals, which hold at each of the looks.
+    data: a Parquet or CSV file, an Arrow table or a data frame of any library. arm: the column with the name of each
+    customer's arm. metrics: columns of figures (0 and 1: a rate), or `numerator/denominator` for a ratio of two sums.
+    control: the arm to compare the others with; None: the one called control. before: columns known before the test, to
+    reduce noise. shares: planned share of each arm; None: equal ones. looks: how many times the test is looked at in
+    all. level: of all intervals, which hold at each of the looks.
 
     >>> import pyarrow as pa
     >>> arms, bought = ["new"] * 1000 + ["control"] * 1000, [1] * 300 + [0] * 700 + [1] * 200 + [0] * 800
@@ -49,7 +46,8 @@ def ab(
         table = read_experiment_file(Path(data), arm=arm, figures=[*figures, *known])
     else:
         source = "the table"
-        table = read_experiment_table(_arrow(data), arm=arm, figures=[*figures, *known], name=source)
+        rows = as_arrow(data, where="data")
+        table = read_experiment_table(rows, arm=arm, figures=[*figures, *known], name=source)
     return read_experiment(
         table,
         arm=arm,
@@ -61,18 +59,3 @@ def ab(
         level=level,
         source=source,
     )
-
-
-def _arrow(data: object) -> "pa.Table":
-    import pyarrow as pa
-
-    if isinstance(data, pa.Table):
-        return data
-    try:
-        return pa.table(data)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InputError(
-            "data",
-            found=f"{type(data).__name__}: {' '.join(str(error).split()):.120}",
-            expected="a path, an Arrow table or a data frame",
-        ) from None

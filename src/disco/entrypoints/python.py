@@ -19,6 +19,7 @@ from disco.adapters.config import (
 from disco.adapters.shop import ShopFolder, WallClock
 from disco.records.arguments import kind_of
 from disco.records.errors import DiscoError, InputError, ReportError
+from disco.records.frames import as_arrow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from disco.operations.replay import PropensitiesResult, ReplayResult
     from disco.operations.results import AllResults, CampaignResults
     from disco.operations.review import PlanCopy, PlanDifference, PlanReview
+    from disco.operations.training import ContextTrained
     from disco.operations.upkeep import CheckResult, DatabaseUpgrade, HealthCheck
     from disco.operations.what_if import Frontier
     from disco.records.chunks import Report
@@ -61,6 +63,19 @@ class Shop(ShopFolder):
     Make one with `Shop.open(folder)`. Every method returns a result with `as_dict()` (its JSON form, docs/json.md) and,
     where it is a table, `to_pandas()` and `to_arrow()`.
     """
+
+    @classmethod
+    def create(cls, folder: str | Path, tables: "Mapping[str, Any]", **settings: Any) -> "Shop":
+        """A new shop in this folder, with these tables.
+
+        tables: data frames by name. Other names than those of tables are files that `lines` or `queries` reads:
+        `tables={"sales": frame}, lines={"table": "sales.parquet", "order_id": …}`. settings: those of disco.yaml, such
+        as `currency="EUR"`. Where a table has a problem, nothing is written.
+        """
+        from disco.entrypoints.new_shop import create_with_tables
+
+        create_with_tables(Path(folder), tables, settings)
+        return cls.open(folder)
 
     # ---- a campaign's life
 
@@ -495,6 +510,42 @@ class Shop(ShopFolder):
         with self.store(missing="scratch") as store:
             return maturity_of(store)
 
+    def train(
+        self,
+        *,
+        window_start: date | None = None,
+        months: int = 3,
+        report: "Report | None" = None,
+        **parameters: Any,
+    ) -> "ContextTrained":
+        """Train the shop's context network on its own tables; the plans that follow use it.
+
+        window_start: first day of the orders to learn from; None: so that the window and the month after, by which the
+        network is tested, end with the last order. months: length of the window. report: is told (done, total, stage).
+        parameters: of `ContextNetwork`, such as `heads="level"`.
+        """
+        from disco.features import ContextNetwork
+        from disco.features.builder import day_after_last_order
+        from disco.features.training_set import months_later
+        from disco.operations.training import train_context
+
+        if window_start is None:
+            with self.data.tables() as tables:
+                window_start = months_later(day_after_last_order(tables), -months - 1)
+        return train_context(
+            ContextNetwork(**parameters),
+            lambda _: self.data.tables(),
+            out=self.folder / self.settings.context,
+            tables=self.settings.data_place(self.folder),
+            window_start=window_start,
+            months=months,
+            maturity=self.maturity(),
+            threads=self.engine.threads,
+            engine=self.engine,
+            cluster=self.cluster_engine,
+            progress=None if report is None else lambda epoch, most: report(epoch, most, "epochs"),
+        )
+
     # ---- what is kept about customers, and may go
 
     def access(self, customer: str | int, file: str | Path | None = None) -> "PersonalData":
@@ -705,8 +756,7 @@ def validate_tables_at(place: str, *, settings: ShopSettings, as_of: date) -> "T
     from disco.adapters.tables import open_tables, validate_tables
     from disco.operations.plan import TablesVerdict
 
-    queries = settings.queries if "://" in place else None
-    with open_tables(place, queries=queries, written=settings.written) as opened:
+    with open_tables(place, queries=settings.queries, written=settings.written) as opened:
         report = validate_tables(opened, as_of=as_of)
         notes = opened.notes()
     return TablesVerdict(
@@ -726,7 +776,7 @@ def tables_opener(shop: Path) -> "Callable[[str], FolderTables | SqlTables]":
 
     def opened(place: str) -> "FolderTables | SqlTables":
         settings = settings_of_tables(place, shop=shop)
-        return open_tables(place, queries=settings.queries if "://" in place else None, written=settings.written)
+        return open_tables(place, queries=settings.queries, written=settings.written)
 
     return opened
 
@@ -755,16 +805,10 @@ def _outcomes(
     outcomes: "str | Path | pa.Table | pd.DataFrame", settings: ShopSettings, *, named: str | None
 ) -> "tuple[pa.Table, str]":
     """The rows, and where they came from. named: what to call the source instead."""
-    import pyarrow as pa
-
     from disco.adapters.tables.single_files import read_outcomes_file
 
     if isinstance(outcomes, str | Path):
         name = named or str(outcomes)
         return read_outcomes_file(Path(outcomes), written=settings.written, file=name), name
-    if isinstance(outcomes, pa.Table):
-        return outcomes, named or "a table"
-    if hasattr(outcomes, "columns") and hasattr(outcomes, "dtypes"):
-        return pa.Table.from_pandas(outcomes, preserve_index=False), named or "a data frame"
-    found, expected = f"a {type(outcomes).__name__}", "a file, an Arrow table or a data frame of outcomes"
-    raise InputError("outcomes", found=found, expected=expected)
+    rows = as_arrow(outcomes, where="outcomes")
+    return rows, named or ("a table" if rows is outcomes else "a data frame")

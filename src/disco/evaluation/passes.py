@@ -21,7 +21,7 @@ from disco.evaluation.estimates import error_of_sum, estimate_around, quantile, 
 from disco.evaluation.log import RandomLog
 from disco.objective import read_revenue_weight
 from disco.policy import Policy, require_policy
-from disco.records.arguments import read_count
+from disco.records.arguments import read_count, read_percent
 from disco.records.arrays import Flags, Floats, Integers, Matrix, Vector
 from disco.records.decisions import Audience, Offer
 from disco.records.depths import depth_label, read_depth
@@ -157,10 +157,11 @@ def read_batch_limits(
 
 
 def _read_cap(cap: object, depth: object) -> int | float | None:
+    cap = read_percent(cap)
     if cap is None:
         return None
     if isinstance(cap, bool) or not isinstance(cap, int | float | np.integer | np.floating):
-        raise LimitError(f"cap of depth {depth}", found=repr(cap), expected="a count, or a share such as 0.25")
+        raise LimitError(f"cap of depth {depth}", found=repr(cap), expected="a count, or a share such as 0.25 or 25%")
     if isinstance(cap, float | np.floating) and not 0 <= cap <= 1:
         raise LimitError(f"cap of depth {depth}", found=cap, expected="a share of the batch from 0 to 1")
     if cap < 0:

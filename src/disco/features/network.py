@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -39,9 +39,10 @@ from disco.features.training_rows import (
     parquet_rows,
     read_codes,
 )
+from disco.features.training_set import TrainingSet
 from disco.records.arrays import Matrix, Vector
 from disco.records.chunks import row_chunks, stack_rows
-from disco.records.errors import FileFormatError, InputError, SchemaMismatchError, StateError
+from disco.records.errors import FileFormatError, InputError, MissingPartError, SchemaMismatchError, StateError
 from disco.records.files import written_whole
 from disco.records.ports import Engine
 from disco.records.score import EngagementHead, ScoreBins
@@ -113,6 +114,7 @@ class ContextNetwork:
     """"cpu", "cuda", or "auto": a GPU where there is one."""
 
     _fitted: NetworkFit | None = field(default=None, init=False, repr=False)
+    _output: str = field(default="default", init=False, repr=False)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments, as scikit-learn's `clone` and searches ask for them."""
@@ -146,10 +148,11 @@ class ContextNetwork:
 
     def fit(
         self,
-        X: FeatureRows | str | Path | ds.Dataset,
-        log_basket: ArrayLike | pa.Array | str | None = None,
+        X: FeatureRows | str | Path | ds.Dataset | TrainingSet,
+        y: ArrayLike | pa.Array | str | None = None,
         depth: ArrayLike | pa.Array | str | None = None,
         *,
+        log_basket: ArrayLike | pa.Array | str | None = None,
         codes: GivenCodes | None = None,
         snapshot: Snapshot | None = None,
         progress: Progress | None = None,
@@ -159,9 +162,9 @@ class ContextNetwork:
 
         X: (orders, features) the buyers' features before their orders, NaN or null = unknown: a table or data frame
             (columns are then known by name), an array, or the path or `pyarrow.dataset` of Parquet rows, which is read
-            chunk by chunk.
-        log_basket: (orders,) ln of the full price in currency units; with Parquet rows the name of its column, by
-            default `log_full_price`.
+            chunk by chunk; or what `disco.training_set` gives, with its own target, depths and codes.
+        y: (orders,) ln of the full price in currency units; with Parquet rows the name of its column, by default
+            `log_full_price`. `log_basket` is another name of it.
         depth: (orders,) in [0, 1), 0 without a code, needed by every head but "level"; with Parquet rows the name of
             its column, by default `depth`.
         codes: `CodesSent`, or Parquet rows with the same features and the columns depth, code_used and code_campaign;
@@ -174,12 +177,18 @@ class ContextNetwork:
         Warns (DepthVariationWarning, EngagementWarning, NetworkWarning) where the network is weaker than it should be.
         """
         self.check_parameters()
+        y = _one_target(y, log_basket)
+        if isinstance(X, TrainingSet):
+            if y is not None or depth is not None:
+                found, expected = "y or depth beside it", "none: a training set brings its own"
+                raise InputError("training set", found=found, expected=expected)
+            X, y, depth, codes = X.X, X.log_full_price, X.depth, codes if codes is not None else X.codes
         heads: str = self.heads
         notes: tuple[FeatureWarning, ...] = ()
         if heads == WITH_ENGAGEMENT and depth is None and codes is None and not _has_depths(X):
             heads = "level"
             notes = (EngagementWarning(f"There are no depths and no codes, so {_ONLY.format(heads)}"),)
-        rows = self._rows(X, log_basket, depth, needs_depth=heads != "level")
+        rows = self._rows(X, y, depth, needs_depth=heads != "level")
         if snapshot is not None:
             rows = replace(rows, snapshot=snapshot)
         check_sizes((len(rows.names), *self.hidden, self.dimensions))
@@ -226,7 +235,8 @@ class ContextNetwork:
         check_scale: bool = True,
         engine: Engine | None = None,
     ) -> Matrix:
-        """ψ1 per row: standardised, clipped at ±4, on the 2⁻¹⁶ grid; shape (rows, dimensions).
+        """ψ1 per row: standardised, clipped at ±4, on the 2⁻¹⁶ grid; shape (rows, dimensions). An array, or what
+        `set_output` says.
 
         Customers without a purchase in the year get the population's context, zeros (see `has_history`).
 
@@ -239,6 +249,36 @@ class ContextNetwork:
             for pounds); judged from a thousand rows on.
         engine: what spreads the rows over threads or machines; None: one thread. The result has the same bits.
         """
+        context = self._contexts(X, snapshot=snapshot, check_scale=check_scale, engine=engine)
+        if self._output == "default":
+            return context
+        frame: Any = self._as_frame(context, X)
+        return cast(Matrix, frame)
+
+    def _as_frame(self, context: Matrix, X: Any) -> Any:
+        names = self.get_feature_names_out().tolist()
+        try:
+            if self._output == "pandas":
+                import pandas
+
+                index = X.index if isinstance(X, pandas.DataFrame) else None
+                return pandas.DataFrame(context, columns=names, index=index)
+            import polars
+
+            return polars.DataFrame(context, schema=names)
+        except ModuleNotFoundError:
+            fix = f'Run `pip install {self._output}`, or use `set_output(transform="default")`.'
+            raise MissingPartError("set_output", found=f"no {self._output}", expected=self._output, fix=fix) from None
+
+    def _contexts(
+        self,
+        X: FeatureRows,
+        *,
+        snapshot: Snapshot | None = None,
+        check_scale: bool = True,
+        engine: Engine | None = None,
+    ) -> Matrix:
+        """`transform`, always as an array."""
         names, table = self.embedding_.feature_names, as_table(X)
         if table is None:
             matrix = array_matrix(X, names)
@@ -275,13 +315,26 @@ class ContextNetwork:
     def fit_transform(
         self,
         X: FeatureRows,
-        log_basket: ArrayLike | pa.Array | None = None,
+        y: ArrayLike | pa.Array | None = None,
         depth: ArrayLike | pa.Array | None = None,
         *,
+        log_basket: ArrayLike | pa.Array | None = None,
         codes: GivenCodes | None = None,
     ) -> Matrix:
         """`fit`, then ψ1 of the same rows; shape (rows, dimensions)."""
-        return self.fit(X, log_basket, depth, codes=codes).transform(X)
+        return self.fit(X, y, depth, log_basket=log_basket, codes=codes).transform(X)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """What `transform` returns, as scikit-learn's steps have it: "default" (an array), "pandas" or "polars"."""
+        if transform not in (None, "default", "pandas", "polars"):
+            raise InputError("transform", found=repr(transform), expected='"default", "pandas" or "polars"')
+        if transform is not None:
+            self._output = transform
+        return self
+
+    def get_feature_names_out(self, input_features: object = None) -> "np.ndarray[Any, Any]":
+        """Names of the context's columns."""
+        return np.array([f"context_{number}" for number in range(self.embedding_.dimensions)], dtype=object)
 
     def engagement_score(
         self, X: FeatureRows, *, snapshot: Snapshot | None = None, engine: Engine | None = None
@@ -297,7 +350,7 @@ class ContextNetwork:
                 expected=f'heads="{WITH_ENGAGEMENT}"',
                 fix="Train the network again, with codes that were sent.",
             )
-        return self.head_.scores(self.transform(X, snapshot=snapshot, engine=engine))
+        return self.head_.scores(self._contexts(X, snapshot=snapshot, engine=engine))
 
     def predict(
         self,
@@ -312,7 +365,7 @@ class ContextNetwork:
 
         X, snapshot, engine: as for `transform`. depth: (rows,) or one number, in [0, 1).
         """
-        context = self.transform(X, snapshot=snapshot, engine=engine)
+        context = self._contexts(X, snapshot=snapshot, engine=engine)
         level = self.embedding_.levels(context)
         if depth is None or self.embedding_.heads == "level":
             return level
@@ -391,15 +444,17 @@ class ContextNetwork:
         without such codes."""
         return () if self._fitted is None else self._fitted.log_losses
 
-    def _rows(self, X: Any, log_basket: Any, depth: Any, *, needs_depth: bool) -> OrderRows:
+    def _rows(self, X: Any, y: Any, depth: Any, *, needs_depth: bool) -> OrderRows:
         if isinstance(X, str | Path | ds.Dataset):
             column = DEPTH if needs_depth and depth is None else depth
-            return parquet_rows(X, log_basket or TARGET, column, validation_share=self.validation_share)
-        if log_basket is None:
-            raise InputError("log_basket", found="none", expected="ln full price of each row")
+            return parquet_rows(X, y or TARGET, column, validation_share=self.validation_share)
+        if y is None:
+            raise InputError(
+                "y", found="none", expected="ln full price of each row (`log_full_price` of a training set)"
+            )
         if needs_depth and depth is None:
             raise InputError("depth", found="none", expected=f'the depth of each order (heads="{self.heads}")')
-        return order_rows(X, log_basket, depth, validation_share=self.validation_share)
+        return order_rows(X, y, depth, validation_share=self.validation_share)
 
     def check_parameters(self) -> None:
         """Refuse a parameter that no network can have."""
@@ -441,6 +496,12 @@ class ContextNetwork:
                 fix="Convert the column back (money in pounds or euros, not pence or cents; shares, not percent), or "
                 "pass check_scale=False if these customers are indeed that different.",
             )
+
+
+def _one_target(y: Any, log_basket: Any) -> Any:
+    if y is not None and log_basket is not None:
+        raise InputError("log_basket", found="y as well", expected="one of the two names")
+    return log_basket if y is None else y
 
 
 def _has_depths(X: Any) -> bool:

@@ -3,7 +3,6 @@
 A row is a customer, or an order or a code of one (`training_rows`). NaN stands for an unknown value.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeAlias
@@ -17,9 +16,10 @@ from disco.features.kernel import known_values
 from disco.records.arrays import Flags, Matrix, Vector
 from disco.records.chunks import row_chunks
 from disco.records.errors import InputError, SchemaMismatchError
+from disco.records.frames import as_arrow, is_frame, is_pandas
 
 FeatureRows: TypeAlias = pa.Table | pa.RecordBatch | ArrayLike
-"""(rows, features): an Arrow table, a pandas data frame, or an array."""
+"""(rows, features): an Arrow table, a data frame of any library, or an array."""
 
 
 def as_table(X: FeatureRows) -> pa.Table | None:
@@ -28,10 +28,9 @@ def as_table(X: FeatureRows) -> pa.Table | None:
         return X
     if isinstance(X, pa.RecordBatch):
         return pa.Table.from_batches([X])
-    pandas = sys.modules.get("pandas")  # who has a data frame has imported it; others need not
-    if pandas is not None and isinstance(X, pandas.DataFrame):
+    if is_pandas(X):
         return pa.Table.from_pandas(X, preserve_index=False)
-    return None
+    return as_arrow(X, where="X") if is_frame(X) else None
 
 
 def feature_columns(table: pa.Table) -> tuple[str, ...]:

@@ -256,11 +256,11 @@ def parquet_dataset(path: Path) -> Any:
 def _checked(features: Matrix, target: Any, depth: Any, names: tuple[str, ...]) -> RawRows:
     """Rows with finite targets and depths; those of customers without a purchase in the year are left out."""
     rows = features.shape[0]
-    log_full_price = vector(target, rows=rows, where="log_basket")
+    log_full_price = vector(target, rows=rows, where="y")
     wild = np.flatnonzero(np.abs(log_full_price) >= _LARGEST_LOG)
     if wild.size:
         raise InputError(
-            f"log_basket, row {wild[0] + 1}",
+            f"y, row {wild[0] + 1}",
             found=log_full_price[wild[0]],
             expected="the natural logarithm of a basket's full price",
             fix="Hand in ln(full price), not the price.",

@@ -3,6 +3,7 @@
 Booleans are not numbers here: `True` where a count is expected is a mistake. Text is not a number either, even "20".
 """
 
+import re
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -53,6 +54,16 @@ def read_non_negative(value: object, *, where: str) -> float:
 def read_share(value: object, *, where: str) -> float:
     """A number from 0 to 1."""
     return read_number(value, where=where, expected="a share from 0 to 1", least=0.0, most=1.0)
+
+
+def read_percent(value: object) -> object:
+    """`10%` as 0.1; anything else as it is.
+
+    >>> read_percent("12.5 %"), read_percent("many"), read_percent(3)
+    (0.125, 'many', 3)
+    """
+    percent = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*", value) if isinstance(value, str) else None
+    return float(percent[1]) / 100 if percent else value
 
 
 def read_level(level: object) -> float:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,10 +15,11 @@ from disco.records.arguments import (
     read_count,
     read_non_negative,
     read_numbers,
+    read_percent,
     read_positive,
 )
 from disco.records.arrays import Flags, Ids, Integers, Labels, Matrix, Vector
-from disco.records.depths import read_depths
+from disco.records.depths import depth_label, read_depth, read_depths
 from disco.records.errors import InputError, LimitError
 from disco.records.frames import Tabular
 from disco.records.identity import read_ids
@@ -132,7 +133,9 @@ class Offer:
     """What the operator allows."""
 
     depths: tuple[float, ...]  # (K,) shares
-    caps: tuple[int | None, ...]  # (K,) most customers per depth; None = no limit
+    caps: tuple[int | None, ...]
+    """(K,) most customers per depth; None = no limit. From outside also "40%", a share of the audience (rounded down),
+    or a mapping by depth, which is put in order; a depth that it leaves out has no limit."""
     revenue_weight: float  # the weight w of w·R − C
     floors: tuple[int, ...] | None = None  # (K,) fewest customers per depth
     budget: float | None = None  # ceiling of the expected markdown, money
@@ -152,13 +155,16 @@ class Offer:
             given = getattr(self, name)
             if given is None and name == "floors":
                 continue
-            if isinstance(given, Mapping | str) or not np.iterable(given):
+            if isinstance(given, Mapping):
+                given = self._in_order(given, name)
+            if isinstance(given, str) or not np.iterable(given):
                 raise LimitError(name, found=repr(given), expected="one number of customers per depth, in their order")
             limits = tuple(given)
             if len(limits) != len(self.depths):
                 raise LimitError(name, found=f"{len(limits)} {name}", expected=f"one per depth: {len(self.depths)}")
             for limit in limits:
-                if limit is not None or name == "floors":
+                is_share = isinstance(limit, str) and isinstance(read_percent(limit), float)
+                if not is_share and (limit is not None or name == "floors"):
                     _read_limit(limit, name)
             object.__setattr__(self, name, limits)
         if self.cost_factors is not None:
@@ -167,6 +173,14 @@ class Offer:
                 expected = f"one per depth: {len(self.depths)}"
                 raise InputError("cost_factors", found=f"{len(factors)} factors", expected=expected)
             object.__setattr__(self, "cost_factors", factors)
+
+    def _in_order(self, given: Mapping[Any, Any], name: str) -> tuple[Any, ...]:
+        """Limits by depth, in the order of the depths."""
+        limits = {read_depth(depth, where=name): limit for depth, limit in given.items()}
+        if others := [depth_label(depth) for depth in limits if depth not in self.depths]:
+            known = ", ".join(map(depth_label, self.depths))
+            raise LimitError(name, found=f"depth {others[0]}", expected=f"one of {known}")
+        return tuple(limits.get(depth, 0 if name == "floors" else None) for depth in self.depths)
 
 
 def _read_scores(score: ArrayLike, *, rows: int) -> Vector:

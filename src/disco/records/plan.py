@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from disco.records.arguments import read_percent
 from disco.records.arrays import Labels, Vector
 from disco.records.decisions import SegmentLimits
 from disco.records.depths import depth_label, read_depth
@@ -44,12 +45,6 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
 
 
-def _read_percent(value: object) -> object:
-    """`10%` as 0.1; anything else as it is."""
-    percent = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*", value) if isinstance(value, str) else None
-    return float(percent[1]) / 100 if percent else value
-
-
 def _text(fits: Callable[[str], object], expected: str, *, optional: bool = False) -> PlainValidator:
     """Takes text that fits, and null where it is optional."""
 
@@ -65,7 +60,7 @@ def _fraction(fits: Callable[[float], bool], expected: str) -> PlainValidator:
     """Takes `10%`, or 0.1, as a fraction of one."""
 
     def read(value: object) -> float:
-        fraction = _read_percent(value)
+        fraction = read_percent(value)
         if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not fits(fraction):
             raise ValueError(expected)
         return float(fraction)
@@ -75,7 +70,7 @@ def _fraction(fits: Callable[[float], bool], expected: str) -> PlainValidator:
 
 def _read_limit(value: object) -> int | float | None:
     """A whole number is a count of customers; `40%`, or 0.4, is a share of the eligible ones."""
-    limit = _read_percent(value)
+    limit = read_percent(value)
     if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and 0 <= limit <= _MOST_CUSTOMERS):
         return limit
     if isinstance(limit, float) and 0 <= limit <= 1:

@@ -169,15 +169,16 @@ class ArrowSource(NamedSource):
         return table, first_row
 
     @property
-    def _table(self) -> pa.Table:
+    def table(self) -> pa.Table:
+        """The rows under their own names; ids that came as floats are integers."""
         return self._read[0]
 
     @property
     def _given(self) -> pa.Schema:
-        return self._table.schema
+        return self.table.schema
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for batch in self._table.select([self._columns[name] for name in columns]).to_batches(max_chunksize=1 << 17):
+        for batch in self.table.select([self._columns[name] for name in columns]).to_batches(max_chunksize=1 << 17):
             cells = [self._plain(name, column) for name, column in zip(columns, batch.columns, strict=True)]
             yield pa.record_batch(cells, names=list(columns))
 
@@ -187,7 +188,7 @@ class ArrowSource(NamedSource):
     def scan(self) -> pa.Table:
         if not all(map(self._is_plain, self._columns)):
             return typed_table(self)
-        return self._table.select(list(self._columns.values())).rename_columns(list(self._columns))
+        return self.table.select(list(self._columns.values())).rename_columns(list(self._columns))
 
 
 def _whole_ids(ids: pa.ChunkedArray) -> pa.ChunkedArray:
