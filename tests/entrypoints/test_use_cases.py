@@ -5,26 +5,25 @@ from inspect import signature
 import pytest
 
 from disco.entrypoints.python import Shop
-from disco.entrypoints.use_cases import USE_CASES, UseCase, use_case
+from disco.entrypoints.use_cases import USE_CASES, UseCase, routed
 from disco.office.jobs.bodies import BODIES
 from disco.records.jobs import JobKind
 from disco.records.result import Result
 
 
-@pytest.mark.parametrize("case", USE_CASES, ids=lambda case: f"{case.function.__name__} {case.route}")
+@pytest.mark.parametrize("case", USE_CASES, ids=lambda case: f"{case.function.__name__} {case.result}")
 def test_a_declaration_fits_its_method(case: UseCase) -> None:
     parameters = signature(case.function).parameters
     assert issubclass(case.kind, Result)
     if isinstance(returned := signature(case.function).return_annotation, str):
         assert case.kind.__name__ in returned
-    taken = set(case.takes) - set(case.in_path)
-    body = () if case.body is None else case.body.model_fields
-    if case.job is not None and case.run is None and not case.takes:
-        body = BODIES[case.job].model_fields
-    assert {*taken, *body} <= set(parameters)
-    assert set(case.in_path) <= set(case.takes)
     assert case.command or case.route
-    assert bool(case.route) == bool(case.summary) == bool(case.topics)
+    if case.job is not None and case.run is None:
+        assert set(BODIES[case.job].model_fields) <= set(parameters)
+    if (route := case.route) is not None:
+        body = () if route.body is None else route.body.model_fields
+        assert {*set(route.takes) - set(route.in_path), *body} <= set(parameters)
+        assert set(route.in_path) <= set(route.takes)
 
 
 def test_every_kind_of_job_but_deliveries_is_the_work_of_one_use_case() -> None:
@@ -40,6 +39,6 @@ def test_every_method_of_a_shop_that_returns_a_result_is_declared() -> None:
 
 
 def test_arguments_have_the_names_of_the_method() -> None:
-    case = use_case(Shop.propensities)
-    assert (case.method, case.path, case.in_path) == ("POST", "/campaigns/{name}/propensities", ("name",))
+    case, route = routed(Shop.propensities)
+    assert (route.method, route.path, route.in_path) == ("POST", "/campaigns/{name}/propensities", ("name",))
     assert case.arguments("A", draws=50) == {"campaign": "A", "draws": 50}

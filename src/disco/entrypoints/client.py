@@ -24,7 +24,7 @@ import httpx
 
 from disco.adapters.files import read_yaml
 from disco.entrypoints.python import Shop
-from disco.entrypoints.use_cases import UseCase, use_case
+from disco.entrypoints.use_cases import ApiRoute, routed
 from disco.records.errors import InputError, ServiceError, UnavailableError
 from disco.records.files import written_whole
 from disco.records.jobs import Draft, Job, JobPage, JobState
@@ -532,8 +532,8 @@ class Client:
         self, function: Callable[Concatenate[Shop, Given], Kind], *args: Given.args, **given: Given.kwargs
     ) -> Kind:
         """The result of a use case that the service answers at once."""
-        case = use_case(function)
-        return cast(Kind, case.kind.from_dict(self._asked(case, case.arguments(*args, **given))))
+        case, route = routed(function)
+        return cast(Kind, case.kind.from_dict(self._asked(route, case.arguments(*args, **given))))
 
     def _wait_for(
         self,
@@ -543,17 +543,17 @@ class Client:
         **given: Given.kwargs,
     ) -> Kind:
         """The result of a use case that is the work of a job."""
-        case = use_case(function)
-        job = self._asked(case, case.arguments(*args, **given))["job"]
+        case, route = routed(function)
+        job = self._asked(route, case.arguments(*args, **given))["job"]
         return cast(Kind, case.kind.from_dict(self.wait(job, timeout=timeout).result or {}))
 
-    def _asked(self, case: UseCase, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _asked(self, route: ApiRoute, arguments: Mapping[str, Any]) -> dict[str, Any]:
         given = list(_given(arguments).items())
-        count = len(case.in_path)
-        parts = {name: _part(str(value)) for name, (_, value) in zip(case.in_path, given[:count], strict=True)}
-        params = {name: value for name, value in given[count:] if name in case.takes}
-        body = {name: value for name, value in given[count:] if name not in case.takes}
-        return self._json(case.method, case.path.format(**parts)[1:], body or None, params=params)
+        count = len(route.in_path)
+        parts = {name: _part(str(value)) for name, (_, value) in zip(route.in_path, given[:count], strict=True)}
+        params = {name: value for name, value in given[count:] if name in route.takes}
+        body = {name: value for name, value in given[count:] if name not in route.takes}
+        return self._json(route.method, route.path.format(**parts)[1:], body or None, params=params)
 
     def _job_done(self, path: str, body: Mapping[str, Any], timeout: float | None) -> Mapping[str, Any]:
         job = self._post(path, _given(body))["job"]

@@ -1,13 +1,7 @@
 """Every use case of a shop that takes plain values and returns one result, declared once.
 
-    UseCase(
-        function=Shop.prune,                            # what runs: its signature has the names and the defaults
-        result="operations.forget:Pruned",              # its JSON form is what all doors answer
-        command="prune",
-        route="POST /prune",
-        role=Role.ADMIN,
-        ...
-    )
+    UseCase(Shop.prune, "operations.forget:Pruned", "prune",
+        route=ApiRoute("POST /prune", Role.ADMIN, …))
 
 Made from it are the route with its role and its entry in the OpenAPI document (`service/routes/declared`), what a
 worker runs for a kind of job (`worker.RUNS`), what `Client` sends, and the object of the command in docs/json.md.
@@ -48,9 +42,46 @@ def loaded(result: str) -> type[Result]:
     return kind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class ApiRoute:
+    """How the service is asked for a use case."""
+
+    address: str
+    """Method and path below /api/v1. Names in the path are the first parameters of the function, in order."""
+    role: Role
+    """The least role that may call it."""
+    topics: tuple[str, ...]
+    """Where the OpenAPI document lists it."""
+    summary: str
+    """What it is for, in a few words."""
+    takes: Mapping[str, Any] = field(default_factory=dict)
+    """Types of what stands in the path and in the query, by the names there."""
+    body: type[BaseModel] | None = None
+    """Further parameters, as the fields of a JSON object. That of a job is in `BODIES`."""
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    """A higher role for whoever gives this parameter."""
+    name: str = ""
+    """Of the operation in the OpenAPI document; default: that of the function."""
+    about: str = ""
+    """What else its caller should know."""
+
+    @property
+    def method(self) -> str:
+        return self.address.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        return self.address.partition(" ")[2]
+
+    @property
+    def in_path(self) -> tuple[str, ...]:
+        """The names in the path."""
+        return tuple(name for _, name, _, _ in Formatter().parse(self.path) if name)
+
+
+@dataclass(frozen=True, slots=True)
 class UseCase:
-    """One use case: what runs, who may ask for it and how, and what comes back."""
+    """One use case: what runs, what comes back, and who may ask for it and how."""
 
     function: Callable[..., Any]
     """The method of `Shop`."""
@@ -58,41 +89,12 @@ class UseCase:
     """The type of its result, as module:Class without the leading `disco.`."""
     command: str = ""
     """The command that prints the result with `--json`."""
-    route: str = ""
-    """Method and path below /api/v1. Names in the path are the first parameters of the function, in order."""
-    role: Role = Role.PLANNER
-    """The least role that may call the route."""
-    roles: Mapping[str, Role] = field(default_factory=dict)
-    """A higher role for whoever gives this parameter."""
-    topics: tuple[str, ...] = ()
-    """Where the OpenAPI document lists the route."""
-    summary: str = ""
-    """The route in a few words."""
-    about: str = ""
-    """What else its caller should know."""
-    name: str = ""
-    """Of the operation in the OpenAPI document; default: that of the function."""
-    takes: Mapping[str, Any] = field(default_factory=dict)
-    """Types of what stands in the path and in the query, by the names there."""
-    body: type[BaseModel] | None = None
-    """Further parameters, as the fields of a JSON object."""
     job: JobKind | None = None
-    """The kind of job that does it, where it is long work; the body is that of `BODIES`."""
+    """The kind of job that does it, where it is long work."""
     run: Callable[[Shop, Any, Report], Result] | None = None
     """What the job runs, where its body is more than the parameters of the function."""
-
-    @property
-    def method(self) -> str:
-        return self.route.partition(" ")[0]
-
-    @property
-    def path(self) -> str:
-        return self.route.partition(" ")[2]
-
-    @property
-    def in_path(self) -> tuple[str, ...]:
-        """The names in the path."""
-        return tuple(name for _, name, _, _ in Formatter().parse(self.path) if name)
+    route: ApiRoute | None = None
+    """Its route in the API, where plain values are sent and one result comes back."""
 
     @property
     def kind(self) -> type[Result]:
@@ -124,6 +126,13 @@ DRY_RUN = Annotated[bool, Field(description="Show what would happen; write nothi
 VERSION = Annotated[
     int | None, Field(ge=1, le=2**31 - 1, description="A version of the model; default: the active one.")
 ]
+BATCH = Annotated[str, Field(max_length=100)]
+COLUMNS = Annotated[list[str], Field(max_length=20, description="Also by these columns of its customers.")]
+LAUNCHED = Annotated[str, Field(min_length=1, max_length=200, description="A launched campaign.")]
+DRAWS = Annotated[int, Field(ge=1, le=100_000, description="Draws of the policy to estimate from.")]
+CUSTOMER = Annotated[str, Field(min_length=1, max_length=1000, description="Their id.")]
+FIRST_DAY = Annotated[Day | None, Field(description="The first day that counts; default: all of it.")]
+LAST_DAY = Annotated[Day | None, Field(description="The last day that counts; default: the last order.")]
 _MOST_CUSTOMERS = 10_000
 _LONGEST_DAYS = 100 * 365
 
@@ -234,312 +243,120 @@ def _within(shop: Shop, name: str) -> Path:
 
 # ---- the use cases ----
 
+# fmt: off
 USE_CASES = (
     # plans
-    UseCase(
-        function=Shop.plan,
-        result="operations.plan:PlanResult",
-        command="plan",
-        job=JobKind.PLAN,
-    ),
-    UseCase(
-        function=Shop.plan_show,
-        result="operations.review:PlanReview",
-        command="plan",
-        route="GET /plans/{plan_id}",
-        role=Role.VIEWER,
-        roles={"by": Role.PLANNER},
-        topics=("plans",),
-        summary="A plan by depth, group, history and spend",
-        about="`by` needs the role planner: a column of the customers may tell who they are.",
-        name="plan",
-        takes={
-            "plan_id": PLAN,
-            "by": Annotated[list[str], Field(max_length=20, description="Also by these columns of its customers.")],
-        },
-    ),
-    UseCase(function=Shop.plan_diff, result="operations.review:PlanDifference", command="plan"),
-    UseCase(
-        function=Shop.plan_copy,
-        result="operations.review:PlanCopy",
-        command="plan",
-        route="GET /plans/{plan_id}/copy",
-        topics=("plans",),
-        summary="A plan as a file, to be changed into the next",
-        about="`yaml` marks the lines with the name and the dates. `plan_id` may be the name of a campaign.",
-        name="copy",
-        takes={"plan_id": PLAN},
-    ),
-    UseCase(
-        function=Shop.frontier,
-        result="operations.what_if:Frontier",
-        command="frontier",
-        route="POST /frontier",
-        topics=("jobs",),
-        summary="What a plan could reach: revenue against markdown",
-        job=JobKind.FRONTIER,
-    ),
-    UseCase(
-        function=Shop.approve,
-        result="office.approvals.use_cases:Approved",
-        command="approve",
-        route="POST /plans/{plan_id}/approve",
-        role=Role.APPROVER,
-        topics=("plans",),
-        summary="Consent to the launch of exactly this plan",
-        about="Whoever made a plan cannot approve it.",
-        takes={"plan_id": PLAN},
-    ),
-    UseCase(
-        function=Shop.approval,
-        result="operations.approvals:PlanApproval",
-        route="GET /plans/{plan_id}/approval",
-        role=Role.VIEWER,
-        topics=("plans",),
-        summary="Who made and who approved a plan",
-        takes={"plan_id": PLAN},
-    ),
+    UseCase(Shop.plan, "operations.plan:PlanResult", "plan", job=JobKind.PLAN),
+    UseCase(Shop.plan_show, "operations.review:PlanReview", "plan",
+        route=ApiRoute("GET /plans/{plan_id}", Role.VIEWER, ("plans",), "A plan by depth, group, history and spend",
+                       takes={"plan_id": PLAN, "by": COLUMNS}, roles={"by": Role.PLANNER}, name="plan",
+                       about="`by` needs the role planner: a column of the customers may tell who they are.")),
+    UseCase(Shop.plan_diff, "operations.review:PlanDifference", "plan"),
+    UseCase(Shop.plan_copy, "operations.review:PlanCopy", "plan",
+        route=ApiRoute("GET /plans/{plan_id}/copy", Role.PLANNER, ("plans",),
+                       "A plan as a file, to be changed into the next", takes={"plan_id": PLAN}, name="copy",
+                       about="`yaml` marks the lines with the name and the dates. "
+                             "`plan_id` may be the name of a campaign.")),
+    UseCase(Shop.frontier, "operations.what_if:Frontier", "frontier", job=JobKind.FRONTIER,
+        route=ApiRoute("POST /frontier", Role.PLANNER, ("jobs",), "What a plan could reach: revenue against markdown")),
+    UseCase(Shop.approve, "office.approvals.use_cases:Approved", "approve",
+        route=ApiRoute("POST /plans/{plan_id}/approve", Role.APPROVER, ("plans",),
+                       "Consent to the launch of exactly this plan", takes={"plan_id": PLAN},
+                       about="Whoever made a plan cannot approve it.")),
+    UseCase(Shop.approval, "operations.approvals:PlanApproval", "",
+        route=ApiRoute("GET /plans/{plan_id}/approval", Role.VIEWER, ("plans",), "Who made and who approved a plan",
+                       takes={"plan_id": PLAN})),
     # a campaign's life
-    UseCase(
-        function=Shop.launch,
-        result="operations.launch:Launched",
-        command="launch",
-        job=JobKind.LAUNCH,
-        run=_launch,
-    ),
-    UseCase(function=Shop.export, result="operations.export:Exported", command="export"),
-    UseCase(function=Shop.ingest, result="operations.outcomes:Ingested", command="ingest"),
-    UseCase(function=Shop.quarantine, result="operations.outcomes:Quarantine", command="quarantine"),
-    UseCase(
-        function=Shop.revert,
-        result="operations.outcomes:Reverted",
-        command="revert",
-        route="POST /batches/{batch_id}/revert",
-        topics=("campaigns",),
-        summary="Take a batch of outcomes out again",
-        takes={"batch_id": Annotated[str, Field(max_length=100)], "dry_run": DRY_RUN},
-    ),
-    UseCase(
-        function=Shop.pause,
-        result="operations.launch:CampaignState",
-        command="pause",
-        route="POST /campaigns/{name}/pause",
-        topics=("campaigns",),
-        summary="No codes for late arrivals, for now",
-        takes={"name": CAMPAIGN},
-    ),
-    UseCase(
-        function=Shop.resume,
-        result="operations.launch:CampaignState",
-        command="resume",
-        route="POST /campaigns/{name}/resume",
-        topics=("campaigns",),
-        summary="End a pause",
-        takes={"name": CAMPAIGN},
-    ),
-    UseCase(
-        function=Shop.close,
-        result="operations.launch:CampaignState",
-        command="close",
-        route="POST /campaigns/{name}/close",
-        topics=("campaigns",),
-        summary="End a campaign for good",
-        takes={"name": CAMPAIGN},
-    ),
-    UseCase(function=Shop.recall, result="operations.launch:Recalled", command="recall"),
-    UseCase(function=Shop.late, result="operations.late:LateArrivals", command="late"),
-    UseCase(
-        function=Shop.contexts,
-        result="operations.late:PreparedArrivals",
-        command="contexts",
-        route="POST /contexts",
-        topics=("jobs",),
-        summary="Prepare customers who may arrive after a launch",
-        job=JobKind.CONTEXTS,
-    ),
-    UseCase(
-        function=Shop.propensities,
-        result="operations.replay:PropensitiesResult",
-        command="propensities",
-        route="POST /campaigns/{name}/propensities",
-        topics=("jobs", "campaigns"),
-        summary="Add to every decision how likely it was",
-        about="So that other policies can be evaluated on this campaign later. Asking again gives the same figures.",
-        takes={
-            "name": Annotated[str, Field(min_length=1, max_length=200, description="A launched campaign.")],
-            "draws": Annotated[int, Field(ge=1, le=100_000, description="Draws of the policy to estimate from.")],
-        },
-        job=JobKind.PROPENSITIES,
-    ),
+    UseCase(Shop.launch, "operations.launch:Launched", "launch", job=JobKind.LAUNCH, run=_launch),
+    UseCase(Shop.export, "operations.export:Exported", "export"),
+    UseCase(Shop.ingest, "operations.outcomes:Ingested", "ingest"),
+    UseCase(Shop.quarantine, "operations.outcomes:Quarantine", "quarantine"),
+    UseCase(Shop.revert, "operations.outcomes:Reverted", "revert",
+        route=ApiRoute("POST /batches/{batch_id}/revert", Role.PLANNER, ("campaigns",),
+                       "Take a batch of outcomes out again", takes={"batch_id": BATCH, "dry_run": DRY_RUN})),
+    UseCase(Shop.pause, "operations.launch:CampaignState", "pause",
+        route=ApiRoute("POST /campaigns/{name}/pause", Role.PLANNER, ("campaigns",),
+                       "No codes for late arrivals, for now", takes={"name": CAMPAIGN})),
+    UseCase(Shop.resume, "operations.launch:CampaignState", "resume",
+        route=ApiRoute("POST /campaigns/{name}/resume", Role.PLANNER, ("campaigns",), "End a pause",
+                       takes={"name": CAMPAIGN})),
+    UseCase(Shop.close, "operations.launch:CampaignState", "close",
+        route=ApiRoute("POST /campaigns/{name}/close", Role.PLANNER, ("campaigns",), "End a campaign for good",
+                       takes={"name": CAMPAIGN})),
+    UseCase(Shop.recall, "operations.launch:Recalled", "recall"),
+    UseCase(Shop.late, "operations.late:LateArrivals", "late"),
+    UseCase(Shop.contexts, "operations.late:PreparedArrivals", "contexts", job=JobKind.CONTEXTS,
+        route=ApiRoute("POST /contexts", Role.PLANNER, ("jobs",), "Prepare customers who may arrive after a launch")),
+    UseCase(Shop.propensities, "operations.replay:PropensitiesResult", "propensities", job=JobKind.PROPENSITIES,
+        route=ApiRoute("POST /campaigns/{name}/propensities", Role.PLANNER, ("jobs", "campaigns"),
+                       "Add to every decision how likely it was", takes={"name": LAUNCHED, "draws": DRAWS},
+                       about="So that other policies can be evaluated on this campaign later. "
+                             "Asking again gives the same figures.")),
     # results
-    UseCase(
-        function=Shop.results,
-        result="operations.results:CampaignResults",
-        command="results",
-        route="GET /campaigns/{name}/results",
-        role=Role.VIEWER,
-        topics=("campaigns",),
-        summary="What a campaign brought",
-        takes={"name": CAMPAIGN, "as_of": READ_OUT_DAY},
-    ),
-    UseCase(
-        function=Shop.results,
-        result="operations.results:AllResults",
-        command="results",
-        route="GET /results",
-        role=Role.VIEWER,
-        topics=("campaigns",),
-        summary="What all campaigns brought, in brief",
-        name="all_results",
-        takes={"as_of": READ_OUT_DAY},
-    ),
-    UseCase(
-        function=Shop.added,
-        result="operations.added:Added",
-        command="added",
-        route="GET /added",
-        role=Role.VIEWER,
-        topics=("campaigns",),
-        summary="What codes added, by the lasting holdout",
-        takes={
-            "first": Annotated[Day | None, Field(description="The first day that counts; default: all of it.")],
-            "last": Annotated[Day | None, Field(description="The last day that counts; default: the last order.")],
-        },
-    ),
-    UseCase(
-        function=Shop.release_holdout,
-        result="operations.added:ReleasedHoldout",
-        command="holdout release",
-        route="POST /holdout/release",
-        role=Role.APPROVER,
-        topics=("campaigns",),
-        summary="Let the people held out have codes",
-        about="The next campaign with a lasting holdout draws others. The reason is kept in the audit journal.",
-        takes={"dry_run": DRY_RUN},
-        body=ReleaseRequest,
-    ),
-    UseCase(function=Shop.explain, result="operations.explain:Explanation", command="explain"),
-    UseCase(function=Shop.campaigns, result="operations.overview:CampaignList", command="campaigns"),
+    UseCase(Shop.results, "operations.results:CampaignResults", "results",
+        route=ApiRoute("GET /campaigns/{name}/results", Role.VIEWER, ("campaigns",), "What a campaign brought",
+                       takes={"name": CAMPAIGN, "as_of": READ_OUT_DAY})),
+    UseCase(Shop.results, "operations.results:AllResults", "results",
+        route=ApiRoute("GET /results", Role.VIEWER, ("campaigns",), "What all campaigns brought, in brief",
+                       takes={"as_of": READ_OUT_DAY}, name="all_results")),
+    UseCase(Shop.added, "operations.added:Added", "added",
+        route=ApiRoute("GET /added", Role.VIEWER, ("campaigns",), "What codes added, by the lasting holdout",
+                       takes={"first": FIRST_DAY, "last": LAST_DAY})),
+    UseCase(Shop.release_holdout, "operations.added:ReleasedHoldout", "holdout release",
+        route=ApiRoute("POST /holdout/release", Role.APPROVER, ("campaigns",), "Let the people held out have codes",
+                       takes={"dry_run": DRY_RUN}, body=ReleaseRequest,
+                       about="The next campaign with a lasting holdout draws others. "
+                             "The reason is kept in the audit journal.")),
+    UseCase(Shop.explain, "operations.explain:Explanation", "explain"),
+    UseCase(Shop.campaigns, "operations.overview:CampaignList", "campaigns"),
     # the model
-    UseCase(
-        function=Shop.learn,
-        result="operations.learn:Learned",
-        command="learn",
-        route="POST /learn",
-        topics=("jobs",),
-        summary="Make a new version of the model from outcomes",
-        job=JobKind.LEARN,
-        run=_learn,
-    ),
-    UseCase(function=Shop.activate, result="operations.learn:Activated", command="learn"),
-    UseCase(function=Shop.belief, result="operations.learned:LearnedBelief", command="belief"),
-    UseCase(
-        function=Shop.demand,
-        result="operations.demand:Demand",
-        route="GET /demand",
-        role=Role.VIEWER,
-        topics=("model",),
-        summary="Demand over depths, with what was seen",
-        takes={"version": VERSION},
-    ),
-    UseCase(
-        function=Shop.replay,
-        result="operations.replay:ReplayResult",
-        command="replay",
-        route="POST /replay",
-        topics=("jobs",),
-        summary="What policies would have earned on a random log",
-        job=JobKind.REPLAY,
-        run=_replay,
-    ),
-    UseCase(
-        function=train,
-        result="operations.training:ContextTrained",
-        command="train context",
-        route="POST /train",
-        topics=("jobs",),
-        summary="Train the context network",
-        job=JobKind.TRAIN,
-    ),
+    UseCase(Shop.learn, "operations.learn:Learned", "learn", job=JobKind.LEARN, run=_learn,
+        route=ApiRoute("POST /learn", Role.PLANNER, ("jobs",), "Make a new version of the model from outcomes")),
+    UseCase(Shop.activate, "operations.learn:Activated", "learn"),
+    UseCase(Shop.belief, "operations.learned:LearnedBelief", "belief"),
+    UseCase(Shop.demand, "operations.demand:Demand", "",
+        route=ApiRoute("GET /demand", Role.VIEWER, ("model",), "Demand over depths, with what was seen",
+                       takes={"version": VERSION})),
+    UseCase(Shop.replay, "operations.replay:ReplayResult", "replay", job=JobKind.REPLAY, run=_replay,
+        route=ApiRoute("POST /replay", Role.PLANNER, ("jobs",), "What policies would have earned on a random log")),
+    UseCase(train, "operations.training:ContextTrained", "train context", job=JobKind.TRAIN,
+        route=ApiRoute("POST /train", Role.PLANNER, ("jobs",), "Train the context network")),
     # is everything in order
-    UseCase(
-        function=Shop.validate,
-        result="operations.plan:TablesVerdict",
-        command="validate",
-        route="POST /validate",
-        topics=("jobs",),
-        summary="Every problem of the tables, or of a plan",
-        job=JobKind.VALIDATE,
-        run=_validate,
-    ),
-    UseCase(function=Shop.validate_plan, result="operations.plan:PlanVerdict", command="validate"),
-    UseCase(
-        function=Shop.check,
-        result="operations.upkeep:CheckResult",
-        command="check",
-        route="POST /check",
-        topics=("jobs",),
-        summary="Whether decisions can be based on the data and the network",
-        job=JobKind.CHECK,
-    ),
-    UseCase(
-        function=Shop.doctor,
-        result="operations.upkeep:HealthCheck",
-        command="doctor",
-        route="POST /doctor",
-        roles={"repair": Role.ADMIN},  # it writes what nobody else may
-        topics=("jobs",),
-        summary="Check installation, files and database",
-        job=JobKind.DOCTOR,
-    ),
-    # upkeep
-    UseCase(
-        function=Shop.access,
-        result="operations.forget:PersonalData",
-        command="access",
-        route="GET /access",
-        role=Role.ADMIN,
-        topics=("upkeep",),
-        summary="Everything that is kept about a customer",
-        about="What `POST forget` would remove. Nothing about them: `records` is empty.",
-        takes={"customer": Annotated[str, Field(min_length=1, max_length=1000, description="Their id.")]},
-    ),
-    UseCase(
-        function=Shop.forget,
-        result="operations.forget:Forgotten",
-        command="forget",
-        route="POST /forget",
-        role=Role.ADMIN,
-        topics=("upkeep",),
-        summary="Forget customers, everywhere",
-        about="Another name takes the place of their ids, and their features and contexts go. This cannot be undone. "
-        "Where\n`unfinished` is not empty, repeat the request.",
-        takes={"dry_run": DRY_RUN},
-        body=ForgetRequest,
-    ),
-    UseCase(
-        function=Shop.prune,
-        result="operations.forget:Pruned",
-        command="prune",
-        route="POST /prune",
-        role=Role.ADMIN,
-        topics=("upkeep",),
-        summary="Remove what is old and needed by nothing",
-        takes={"dry_run": DRY_RUN},
-        body=PruneRequest,
-    ),
-    UseCase(function=Shop.backup, result="operations.backup:BackedUp", command="backup"),
-    UseCase(function=Shop.restore, result="operations.backup:Restored", command="restore"),
-    UseCase(function=Shop.upgrade, result="operations.upkeep:DatabaseUpgrade", command="db upgrade"),
+    UseCase(Shop.validate, "operations.plan:TablesVerdict", "validate", job=JobKind.VALIDATE, run=_validate,
+        route=ApiRoute("POST /validate", Role.PLANNER, ("jobs",), "Every problem of the tables, or of a plan")),
+    UseCase(Shop.validate_plan, "operations.plan:PlanVerdict", "validate"),
+    UseCase(Shop.check, "operations.upkeep:CheckResult", "check", job=JobKind.CHECK,
+        route=ApiRoute("POST /check", Role.PLANNER, ("jobs",),
+                       "Whether decisions can be based on the data and the network")),
+    UseCase(Shop.doctor, "operations.upkeep:HealthCheck", "doctor", job=JobKind.DOCTOR,
+        route=ApiRoute("POST /doctor", Role.PLANNER, ("jobs",), "Check installation, files and database",
+                       roles={"repair": Role.ADMIN})),  # it writes what nobody else may
+    # what is kept, and upkeep
+    UseCase(Shop.access, "operations.forget:PersonalData", "access",
+        route=ApiRoute("GET /access", Role.ADMIN, ("upkeep",), "Everything that is kept about a customer",
+                       takes={"customer": CUSTOMER},
+                       about="What `POST forget` would remove. Nothing about them: `records` is empty.")),
+    UseCase(Shop.forget, "operations.forget:Forgotten", "forget",
+        route=ApiRoute("POST /forget", Role.ADMIN, ("upkeep",), "Forget customers, everywhere",
+                       takes={"dry_run": DRY_RUN}, body=ForgetRequest,
+                       about="Another name takes the place of their ids, and their features and contexts go. "
+                             "This cannot be undone. Where\n`unfinished` is not empty, repeat the request.")),
+    UseCase(Shop.prune, "operations.forget:Pruned", "prune",
+        route=ApiRoute("POST /prune", Role.ADMIN, ("upkeep",), "Remove what is old and needed by nothing",
+                       takes={"dry_run": DRY_RUN}, body=PruneRequest)),
+    UseCase(Shop.backup, "operations.backup:BackedUp", "backup"),
+    UseCase(Shop.restore, "operations.backup:Restored", "restore"),
+    UseCase(Shop.upgrade, "operations.upkeep:DatabaseUpgrade", "db upgrade"),
     # keys and the journal
-    UseCase(function=Shop.create_key, result="office.keys.use_cases:NewKey", command="keys create"),
-    UseCase(function=Shop.list_keys, result="office.keys.use_cases:Keys", command="keys list"),
-    UseCase(function=Shop.revoke_key, result="office.keys.use_cases:RevokedKey", command="keys revoke"),
-    UseCase(function=Shop.audit, result="office.audit.use_cases:AuditPage", command="audit"),
-    UseCase(function=Shop.verify_audit, result="office.audit.use_cases:AuditVerdict", command="audit verify"),
+    UseCase(Shop.create_key, "office.keys.use_cases:NewKey", "keys create"),
+    UseCase(Shop.list_keys, "office.keys.use_cases:Keys", "keys list"),
+    UseCase(Shop.revoke_key, "office.keys.use_cases:RevokedKey", "keys revoke"),
+    UseCase(Shop.audit, "office.audit.use_cases:AuditPage", "audit"),
+    UseCase(Shop.verify_audit, "office.audit.use_cases:AuditVerdict", "audit verify"),
 )
+# fmt: on
 
 
-def use_case(function: Callable[..., Any]) -> UseCase:
-    """The use case that this method of `Shop` runs, with its route."""
-    return next(case for case in USE_CASES if case.function is function and case.route)
+def routed(function: Callable[..., Any]) -> tuple[UseCase, ApiRoute]:
+    """The use case that this method of `Shop` runs, and how the service is asked for it."""
+    return next((case, case.route) for case in USE_CASES if case.function is function and case.route is not None)
