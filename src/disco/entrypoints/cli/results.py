@@ -1,4 +1,4 @@
-"""What a campaign brought: `disco results`, `disco explain`, `disco campaigns`."""
+"""What a campaign brought: `disco results`, `disco explain`, `disco campaigns`; and `disco belief`."""
 
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, day_of, figures_text, show
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, day_of, figures_text, show, warn
 from disco.entrypoints.outputs import check_outputs
 
 if TYPE_CHECKING:
+    from disco.operations.learned import LearnedBelief
     from disco.operations.overview import CampaignEntry, CampaignList
     from disco.operations.results import AllResults, CampaignResults
     from disco.views.table import Cell, Table
@@ -20,6 +21,7 @@ def register(app: typer.Typer) -> None:
     app.command("results", epilog="Example: disco results spring-27 --html spring.html")(results)
     app.command("explain", epilog="Example: disco explain spring-27 c0000017")(explain)
     app.command("campaigns", epilog="Example: disco campaigns spring-27")(campaigns)
+    app.command("belief", epilog="Example: disco belief 3")(belief)
 
 
 def results(
@@ -194,3 +196,55 @@ def _campaign_text(found: "CampaignEntry") -> str:
         table = Table(caption="Batches", columns=["Batch", "Source", "Received", "State", *counts], rows=rows)
         parts.append(figures_text(table))
     return "\n\n".join(parts)
+
+
+def belief(
+    version: Annotated[
+        int | None, typer.Argument(metavar="[VERSION]", help="A version of the model; default: the active one.")
+    ] = None,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Show what the model has learned: per depth, the basket of an average customer, the share of receivers who buy,
+    and the revenue to expect of a code sent.
+
+    The 90% intervals are those of the averages, not of single customers. They narrow as campaigns are learned.
+    """
+    from disco.entrypoints.python import Shop
+
+    found = Shop.open(shop).belief(version)
+    show(found, _text(found), as_json=as_json, quiet=quiet)
+    warn(found.warnings)
+
+
+def _text(found: "LearnedBelief") -> str:
+    from disco.records.depths import depth_percent
+    from disco.records.estimate import Estimate
+    from disco.records.money import read_currency
+    from disco.views.formats import Count, Money, Percent
+    from disco.views.table import Column, Table
+
+    rows: list[list[Cell]] = [
+        [
+            depth_percent(point.depth),
+            point.purchases,
+            Estimate(point.basket.value, point.basket.lower, point.basket.upper),
+            point.codes,
+            Estimate(point.engagement.value, point.engagement.lower, point.engagement.upper),
+            Estimate(point.revenue_per_code.value, point.revenue_per_code.lower, point.revenue_per_code.upper),
+        ]
+        for point in found.depths
+    ]
+    columns: list[Column | str] = [
+        "Depth",
+        Column("Purchases", Count()),
+        Column("Basket before the discount (90%)", Money(read_currency(found.currency))),
+        Column("Codes", Count()),
+        Column("Receivers who buy (90%)", Percent()),
+        Column("Revenue per code (90%)", Money(read_currency(found.currency))),
+    ]
+    count = len(found.campaigns)
+    head = f"Version {found.version}, from {count} campaign{'s'[: count != 1]}: {', '.join(found.campaigns)}."
+    table = f"{head}\n{figures_text(Table(caption='Belief', columns=columns, rows=rows))}"
+    return table if found.movement is None else f"{table}\n{found.movement}"

@@ -157,7 +157,7 @@ def basket(
     --campaign does what `disco learn` does, for all of them in one version. --log learns from rows of your own and
     writes a model file for Python (`disco.BasketModel.load`); the shop's model stays as it is.
     """
-    from disco.entrypoints.cli.learn import learned_text
+    from disco.entrypoints.cli.outcomes import learned_text
     from disco.operations.training import train_basket_on_log
 
     if bool(campaign) == (log is not None):
