@@ -1,6 +1,6 @@
 """The allocation beside its peers, and against the one thing nobody can avoid: reading the matrix once.
 
-    ./run bench allocation [--quick] [--part peers|ties|budgets|profiles|conflicts]
+    ./run bench allocation [--quick] [--part peers|ties|budgets|profiles|cliffs|conflicts]
 
 All times are medians of repeated runs in this process; `reads` divides by the time of one `values.sum()`, measured in
 turn with the solves. `solve` is the whole of `disco.allocate` less its certificate, which is timed apart; `together`
@@ -16,6 +16,7 @@ from importlib.metadata import version
 
 import numpy as np
 from _allocation_budget import budget_rows, conflicts
+from _allocation_cliffs import report
 from _allocation_peers import PEERS, run_peer
 
 import disco
@@ -151,7 +152,8 @@ def budgets(customers: int, *, repeats: int, proportional: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes only")
-    parser.add_argument("--part", choices=("peers", "ties", "budgets", "profiles", "conflicts"), help="one part only")
+    parts = ("peers", "ties", "budgets", "profiles", "cliffs", "conflicts")
+    parser.add_argument("--part", choices=parts, help="one part only")
     arguments = parser.parse_args()
     quick, part = arguments.quick, arguments.part
     names = ("numpy", "numba", "ortools", "highspy", "scipy")
@@ -169,6 +171,8 @@ def main() -> None:
             profiles(customers, 8, np.float64, repeats=9)
         profiles(5_000_000, 8, np.float64, repeats=5)
         profiles(10_000_000, 10, np.float32, repeats=5)
+    if part in (None, "cliffs"):
+        report(money, measure, customers=100_000 if quick else 1_000_000, depths=8, repeats=3)
     if part in (None, "conflicts") and not quick:
         conflicts()
 

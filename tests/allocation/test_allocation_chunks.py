@@ -146,7 +146,7 @@ def small_samples(monkeypatch):
     monkeypatch.setattr(tables, "SAMPLED", 1500)
     monkeypatch.setattr(budget, "EXACT_RATE", 2000)
     monkeypatch.setattr(budget, "CONTESTED_AT_ONCE", 1500)
-    monkeypatch.setattr(budget, "RATE_SAMPLED", 2000)
+    monkeypatch.setattr(budget, "FIRST_SAMPLED", 2000)
     monkeypatch.setattr(rate_range, "SAMPLED", 1200)
     monkeypatch.setattr(rate_range, "FIRST_SAMPLED", 400)
 

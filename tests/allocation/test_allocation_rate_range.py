@@ -57,7 +57,7 @@ def small_samples(monkeypatch):
     """Tables of some hundred customers go the way of many."""
     monkeypatch.setattr(budget, "EXACT_RATE", 200)
     monkeypatch.setattr(budget, "CONTESTED_AT_ONCE", 150)
-    monkeypatch.setattr(budget, "RATE_SAMPLED", 300)
+    monkeypatch.setattr(budget, "FIRST_SAMPLED", 300)
     monkeypatch.setattr(rate_range, "SAMPLED", 400)
     monkeypatch.setattr(rate_range, "FIRST_SAMPLED", 150)
 
@@ -176,7 +176,7 @@ def test_an_unlucky_sample_costs_time_and_nothing_else(monkeypatch, unlucky):
     arguments = instance("smooth", np.random.default_rng(5), 40_000)
     arguments["budget"] = 0.5 * allocate(**{**arguments, "budget": 1e12}).cost
     if unlucky == "too sure of itself":
-        monkeypatch.setattr(budget, "RANGE_SPREADS", (0.01, 0.02))
+        monkeypatch.setattr(budget, "SPREADS", (0.01, 0.02))
     else:
         sampled = rate_range.RateSample.__init__
 

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -33,18 +33,7 @@ from disco.allocation.problem import AllocationProblem, Rows, agreed_ids, allowe
 from disco.allocation.result import PROVED, Allocation, Status, relative_gap
 from disco.allocation.rules import Nobody
 from disco.allocation.solve import Closed, first_codes, solve, solve_table
-from disco.allocation.table import (
-    ID,
-    Layout,
-    Reading,
-    SettlingRule,
-    Survey,
-    TableInChunks,
-    cost_of,
-    refuse_duplicates,
-    side_by_side,
-    suspected,
-)
+from disco.allocation.table import ID, Layout, Reading, SettlingRule, Survey, TableInChunks
 from disco.records.arguments import column_labels
 from disco.records.arrays import Array, Floats, Keys, Vector
 from disco.records.decisions import Audience, Offer
@@ -484,46 +473,44 @@ class _Solved:
     segment_prices: Array | None = None  # where they are known apart from the potentials
 
 
+@dataclass(slots=True)
 class _Run:
     """One allocation: its passes are counted, and ids that may be there twice are looked up by the next of them."""
 
-    def __init__(
-        self,
-        table: ChunkedTable,
-        caps: CountsLike | None,
-        budget: float | None,
-        floors: CountsLike | None,
-        segments: Mapping[str, SegmentLimits] | None,
-        most_bytes: int,
-    ) -> None:
-        column, own_limits = _only(segments)
-        self.table, self.most_bytes, self.budget = table, most_bytes, budget
-        self.layout = Layout.of(table.schema, budget=budget is not None, segment=column, limits=own_limits)
-        self.given = {"caps": caps, "floors": floors, "own": own_limits}
-        self._limits(labels=list(own_limits or {}))  # what cannot be read is refused before any pass
-        self.passes = self.collected = self.customers = 0
-        self.suspects: Array | None = None  # hashes of ids to look up
-        self.start = time.perf_counter()
+    table: ChunkedTable
+    caps: CountsLike | None
+    budget: float | None
+    floors: CountsLike | None
+    segments: Mapping[str, SegmentLimits] | None
+    most_bytes: int
+    layout: Layout = field(init=False)
+    own: SegmentLimits = field(init=False)  # the limits of the segments; empty: they have none
+    passes: int = 0
+    collected: int = 0  # bytes
+    customers: int = 0
+    suspects: Array | None = None  # hashes of ids to look up
+    start: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        column, own = _only(self.segments)
+        self.own = own or {}
+        self.layout = Layout.of(self.table.schema, budget=self.budget is not None, segment=column, limits=own)
+        self._limits(labels=list(self.own))  # what cannot be read is refused before any pass
 
     def _limits(self, *, labels: list[Any]) -> Limits:
         """labels: of the segments that some customer is in."""
-        own: Any = self.given["own"]
+        segments = Segments(np.array(labels, object), self.own) if self.own else None
+        depths = self.layout.depths
         return read_limits(
-            self.given["caps"],
-            floors=self.given["floors"],
-            segments=None if not own else Segments(np.array(labels, object), own),
-            budget=self.budget,
-            customers=len(labels),
-            columns=len(self.layout.depths),
-            depths=self.layout.depths,
-        )
+            self.caps, floors=self.floors, segments=segments, budget=self.budget, customers=len(labels),
+            columns=len(depths), depths=depths,
+        )  # fmt: skip
 
     def allocation(self) -> TableAllocation:
         survey = self._survey()
-        own: Any = self.given["own"]
         there = survey.in_group.tolist()
-        labels = [label for row, label in enumerate(sorted(own or {}, key=str)) if there[row]]
-        limits = self._limits(labels=[*labels, *(["(other)"] if own and there[-1] else [])])
+        labels = [label for row, label in enumerate(sorted(self.own, key=str)) if there[row]]
+        limits = self._limits(labels=[*labels, *(["(other)"] if self.own and there[-1] else [])])
         limits = replace(limits, segment=None)
         if survey.whole:
             return self._solved_here(survey.sample, limits)
@@ -569,9 +556,9 @@ class _Run:
         if self.suspects is None or not self.suspects.size:
             found = self.table.fold(function, add)
         else:
-            both = partial(_both, function, partial(suspected, self.suspects))
-            found, ids = self.table.fold(both, partial(_both_added, add, side_by_side))
-            refuse_duplicates(ids)
+            both = partial(_both, function, partial(tables.suspected, self.suspects))
+            found, ids = self.table.fold(both, partial(_both_added, add, tables.side_by_side))
+            tables.refuse_duplicates(ids)
             self.suspects = None
         self.collected += int(getattr(found, "nbytes", 8))
         return found
@@ -602,7 +589,7 @@ class _Run:
             return None
         passed, found = placed.by, Assignment(placed.choice, placed.potentials, tree)
         assert passed.at_hand is not None
-        if budget is not None and rounded(passed.cost + cost_of(passed.at_hand, placed.choice)) > budget:
+        if budget is not None and rounded(passed.cost + tables.cost_of(passed.at_hand, placed.choice)) > budget:
             return None
         choices = _choices(passed.rule, passed.at_hand, placed.choice, table.reading)
         if closed is not None:

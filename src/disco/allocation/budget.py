@@ -30,9 +30,9 @@ import numpy as np
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, largest_of
-from disco.allocation.rate_range import BudgetTable, Ends, contested_part
+from disco.allocation.rate_range import FIRST_SAMPLED, BudgetTable, Ends, contested_part
 from disco.allocation.small import Relaxed, search_to_the_end
-from disco.allocation.solve import solve
+from disco.allocation.solve import SPREADS, solve
 from disco.allocation.table import Pass, TableInChunks, affordable
 from disco.records.arrays import Array
 from disco.records.compiled import njit
@@ -47,10 +47,6 @@ SEARCHED_TO_THE_END = 400
 EXACT_RATE = 20_000
 # Contested customers, at most, among whom λ is searched without another pass.
 CONTESTED_AT_ONCE = 14_000
-# Customers among whom a first λ is looked for where no pass settles enough.
-RATE_SAMPLED = 3_000
-# Half-widths of ranges, in standard errors: the second where the first does not hold.
-RANGE_SPREADS = (3.5, 9.0)
 
 # When a search for λ may stop, as relative gaps or widths. None of these makes a bound wrong.
 # Gap at which a filled budget of many customers is good enough.
@@ -182,7 +178,7 @@ def _among_contested(table: BudgetTable) -> BudgetSolution | None:
     a solve among them finds prices outside of a box, somebody may have been settled wrongly: the result stands
     only where its own prices bound the whole table closely, and otherwise wider boxes are tried.
     """
-    for spread in RANGE_SPREADS:
+    for spread in SPREADS:
         looked_at = table
         ends: Ends | None = None
         here: Lagrangian | None = None
@@ -395,7 +391,7 @@ def _sampled_rate(lagrangian: Lagrangian) -> float:
     The search among all customers then begins at the sample's prices.
     """
     problem = lagrangian.problem
-    sample = problem.part(np.argpartition(problem.all_keys, RATE_SAMPLED)[:RATE_SAMPLED])
+    sample = problem.part(np.argpartition(problem.all_keys, FIRST_SAMPLED)[:FIRST_SAMPLED])
     small = Lagrangian(sample, warm=lagrangian.warm)
     over_budget = small.at(0.0)
     if over_budget.fits or not over_budget.solution.feasible:

@@ -26,7 +26,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from disco.allocation.limits import CountsLike, Limits, Segments, read_limits
 from disco.records.arguments import column_labels
 from disco.records.arrays import Array, Flags, Floats, Ids, Integers, Keys
-from disco.records.compiled import njit
 from disco.records.depths import read_depths
 from disco.records.errors import InputError, LimitError
 from disco.records.frames import without_ids
@@ -50,16 +49,6 @@ class TableCells(NamedTuple):
 # Every slice of its row is empty.
 _NO_FLAGS = np.empty((1, 0), np.bool_)
 _NO_SEGMENTS = np.empty(0, np.int64)
-
-
-@njit(nogil=True, cache=True)
-def columns_of(matrix: Array, rows: Array) -> Array:
-    """(depths, rows): what `matrix[:, rows]` is, faster."""
-    out = np.empty((matrix.shape[0], rows.size), matrix.dtype)
-    for k in range(matrix.shape[0]):
-        for j in range(rows.size):
-            out[k, j] = matrix[k, rows[j]]
-    return out
 
 
 class Rows(NamedTuple):
@@ -99,9 +88,9 @@ class Rows(NamedTuple):
         """Some of them, in this order."""
         return Rows(
             self.keys[rows] if self.keys.size else self.keys,
-            columns_of(self.values, rows),
-            None if self.eligible is None else columns_of(self.eligible, rows),
-            None if self.costs is None else columns_of(self.costs, rows),
+            self.values.take(rows, axis=1),
+            None if self.eligible is None else self.eligible.take(rows, axis=1),
+            None if self.costs is None else self.costs.take(rows, axis=1),
             None if self.group is None else self.group[rows],
         )
 

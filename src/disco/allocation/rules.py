@@ -313,16 +313,34 @@ class InBox:
 
 
 class GridBox(NamedTuple):
-    """Prices in grid integers, each (groups, depths); kernels take it as it is."""
+    """Prices in grid integers, each (groups, depths), up to a common level; kernels take it as it is.
 
-    value_price: Array  # known exactly: a sample of tied values shows it
+    What depths cost beside each other is known exactly in value: a sample of tied values shows it. Their level shows in
+    who gets no code, and these may be few: it is known up to `level`, and where that is 0, in hashes up to
+    `none_width`.
+    """
+
+    value_price: Array
     hash_price: Array
     hash_width: Array  # of the hash prices
+    level: int
+    none_width: int
 
     def holds(self, values: Array, hashes: Array) -> bool:
-        """Whether final prices are the same in value, and in hashes within the width."""
-        near = np.abs(hashes - self.hash_price) <= self.hash_width
-        return bool((near & (values == self.value_price)).all())
+        """Whether final prices are the same in value, and in hashes within the width, but for a level.
+
+        >>> price, width = np.array([[5, 7]]), np.array([[2, 2]])
+        >>> exact, unsure = (GridBox(price, 10 * price, width, level, 0) for level in (0, 1))
+        >>> exact.holds(price, np.array([[51, 69]])), exact.holds(price + 1, 10 * price)
+        (True, False)
+        >>> unsure.holds(price + 1, 10 * price + 90), unsure.holds(price + [0, 1], 10 * price)
+        (True, False)
+        """
+        off, shift = hashes - self.hash_price, values - self.value_price
+        most = self.none_width if self.level == 0 else 2**62
+        least = np.maximum((off - self.hash_width).max(axis=1), -most)
+        near = least <= np.minimum((off + self.hash_width).min(axis=1), most)
+        return bool((near & (shift == shift[:, :1]).all(axis=1) & (np.abs(shift[:, 0]) <= self.level)).all())
 
 
 @njit(nogil=True, cache=True)
@@ -333,17 +351,18 @@ def _screen_on_grid(
     """Fill choice (stop - start,), add settled customers to counts (groups, depths), and list the open ones in rows.
 
     Two places compete by value, and where that is equal by the hash. Somebody is open where the hash decides, and by no
-    more than the two prices of hashes may be off together.
+    more than the two prices of hashes may be off together; or where their best depth is worth no more than the level
+    may be off.
     Returns how many are open, listed or not.
     """
     values, eligible, costs, segment = cells
-    value_price, hash_price, hash_width = box
+    value_price, hash_price, hash_width, level, none_width = box
     columns = values.shape[0]
     worth = np.empty(columns, np.int64)
     opened = 0
     for i in range(start, stop):
         group = segment[i] if segment.size > 0 else 0
-        best_value = 0
+        most = NEVER
         ties = 0  # places with the best value, "no code" among them
         for k in range(columns):
             x = np.float64(values[k, i])
@@ -351,14 +370,15 @@ def _screen_on_grid(
                 x -= rate * np.float64(costs[k, i])
             barred = (x < 0.0 and not keep_negative) or (eligible.size > 0 and not eligible[k, i])
             worth[k] = NEVER if barred else np.int64(np.rint(x * scale)) - value_price[group, k]
-            best_value = max(best_value, worth[k])
+            most = max(most, worth[k])
+        best_value = max(most, 0)
         best = -1
         for k in range(columns):
             if worth[k] == best_value:
                 best = k
                 ties += 1
         ties += 1 if best_value == 0 else 0
-        is_open = False
+        is_open = level > 0 and abs(most) <= level
         if ties > 1:  # only then are hashes looked at
             best = -1
             best_hash = 0 if best_value == 0 else -(2**62)
@@ -368,8 +388,8 @@ def _screen_on_grid(
                     if tie > best_hash:
                         best = k
                         best_hash = tie
-            own_width = hash_width[group, best] if best >= 0 else 0
-            is_open = best >= 0 and best_value == 0 and best_hash <= own_width
+            own_width = hash_width[group, best] if best >= 0 else none_width
+            is_open |= best >= 0 and best_value == 0 and best_hash <= own_width + none_width
             for k in range(columns):
                 if k != best and worth[k] == best_value:
                     ahead = best_hash - (tie_hash(keys[i], k) - hash_price[group, k])

@@ -56,12 +56,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.dual import Guess, Precision, descend, guess_prices, sample_prices, tied, tolerated_miss
-from disco.allocation.grid import grid_scale, to_grid
+from disco.allocation.dual import Guess, Precision, descend, guess_prices, tied, tolerated_miss
+from disco.allocation.grid import NEVER, grid_scale, to_grid
 from disco.allocation.limits import Tree, tree_of
 from disco.allocation.paths import Assignment, Routed, route_from
 from disco.allocation.problem import AllocationProblem, Rows, TableCells
-from disco.allocation.rules import GridBox, InBox, OnGrid
+from disco.allocation.rules import GridBox, InBox, OnGrid, PriceBox, PriceGaps
 from disco.allocation.table import (
     COPIED,
     MARGIN,
@@ -88,19 +88,20 @@ from disco.records.ports import Engine
 _FEW, _FEW_IN_SEGMENTS, _FEW_KNOWN_IN_SEGMENTS = 300, 25_000, 2_000
 # Customers up to whom everybody is the sample: 1.3 against 1.9 ms at 6,000, equal at 12,000.
 _ALL_AT_ONCE = 12_000
-# Open customers, at most, whom shortest paths take on alone where boxes fail; in segments, where each path is longer.
-_PATHS_ALONE, _PATHS_ALONE_IN_SEGMENTS = 250_000, 3_000
+# Open customers, at most, whom shortest paths take on alone where boxes fail.
+_PATHS_ALONE = 250_000
 # Shares of a sample: a guess that leaves more open gets a sample four times as large; one that leaves more than the
 # second settles too few to be worth a pass and a copy of the rest.
 _OPEN_SHARE, _USELESS = 0.3, 0.4
 # Newton is lost where it misses a limit by so many times what is tolerated; by less, what is missed widens the box.
 _MISSED = 8.0
-# Half-widths of the boxes, in standard errors: the second where the first does not hold. Of a table whose customers are
-# all in the sample, what is uncertain is where Newton stopped.
-_SPREADS = (3.5, 14.0)
-# The same for prices of tie hashes; each around the prices that the one before has found. The second is no wider: at
-# 1,000,000 × 8 whole values and caps of 2.5%, a wide second one left 200,000 open and took as long as all else.
-_HASH_SPREADS = (3.0, 3.0, 12.0)
+# Half-widths of boxes, and of ranges of a budget price, in standard errors: the second where the first does not hold.
+# Of a table whose customers are all in the sample, what is uncertain is where Newton stopped.
+SPREADS = (3.5, 9.0)
+# The same for prices of tie hashes.
+_HASH_SPREAD = 3.0
+# Passes of tied values, each around the prices that the one before has found; the last is for values that tie less.
+_TIED_PASSES = 3
 # Customers in samples whose exact places show the prices of tied values, each begun at the prices of the one before.
 # The largest takes 15 ms of 250 and halves the customers who stay open.
 _TIED_SAMPLES = (1_024, 4_096, 16_384, 65_536)
@@ -236,7 +237,7 @@ def _by_boxes(
         return None if here is None else _by_boxes(here, tree, low, high, potentials, sample_is_all=True)
     if table.sizes[0] == 0:
         return None
-    for again, spread in enumerate(_SPREADS):
+    for again, spread in enumerate(SPREADS):
         guess = _guess(
             table, tree, low, high, potentials, spread=spread, rate=rate, sample_is_all=sample_is_all,
             scattered=again > 0,
@@ -281,7 +282,7 @@ def _among(
     found: Placed | Routed | None = None
     if table.customers > _FEW and not box_was_tried:
         found = _by_boxes(table, tree, low, high, potentials)
-    most = _PATHS_ALONE if tree.leaf.shape[0] == 1 else _PATHS_ALONE_IN_SEGMENTS
+    most = _PATHS_ALONE if tree.leaf.shape[0] == 1 else _FEW_KNOWN_IN_SEGMENTS
     if found is None and (box_was_tried or table.customers <= most):
         assert table.grid is not None
         open_ones = _on_grid(table, tree, table.grid)
@@ -301,8 +302,7 @@ def _guess(
     table: ValueTable, tree: Tree, low: Array, high: Array, potentials: Array | None, *, spread: float, rate: float,
     sample_is_all: bool, scattered: bool,
 ) -> _BoxGuess | None:  # fmt: skip
-    """From a sample that grows until its box settles most customers; None: Newton finds no prices, even from exact ones
-    of a small sample, or values tie so often that a box would settle few.
+    """From a sample that grows until its box settles most customers; None: values tie, or Newton finds no prices.
 
     The sample is solved by Newton for the limits' share of it. What the box would leave open is first estimated from
     the density of ties, and then counted on the sample itself, with the very rule of the pass. A sample four times as
@@ -310,32 +310,24 @@ def _guess(
 
     scattered: no neighbours in the sample, who may be alike.
     """
-    lost = False
     sizes = list((table.customers,) if sample_is_all else table.sizes)
     while True:
-        sample = table.sample(sizes[0], scattered=scattered)
+        sample = table.sample(sizes.pop(0), scattered=scattered)
+        if not sample_is_all and tied(sample.net):
+            return None
         share = sample.size / table.customers
         top = sample.magnitude + rate * table.problem.largest_cost if table.grid is None else table.grid.top
         tolerance = tolerated_miss(sample.size, noisy=not sample_is_all)
         low_part, high_part = np.maximum(low[1:], 0) * share, high[1:] * share
         precision = Precision(spread, tolerance, 1.0 - share)
         guess = guess_prices(sample, tree, low_part, high_part, potentials, precision, top=top)
-        if guess is None:
+        if guess is None or not math.isfinite(guess.open_share) or guess.missed > _MISSED * tolerance:
             return None
-        if not math.isfinite(guess.open_share) or guess.missed > _MISSED * tolerance:
-            if lost or tree.leaf.shape[0] > 1 or tied(sample.net):
-                return None
-            potentials, lost = sample_prices(sample.net, low_part, high_part), True
-            continue
         rule = _box_rule(guess, table, sample, rate)
         open_share = guess.open_share
         if not sample_is_all:
             open_share = min(open_share, rule.settle(sample.rows, slice(0, sample.size), 0).opened / sample.size)
-        useless = open_share > _USELESS and table.customers <= COPIED
-        if useless and tied(sample.net):
-            return None
-        sizes.pop(0)
-        if open_share <= _OPEN_SHARE or not sizes or useless:
+        if open_share <= _OPEN_SHARE or not sizes or (open_share > _USELESS and table.customers <= COPIED):
             return _BoxGuess(guess.potentials, rule, open_share)
         potentials = guess.potentials
 
@@ -399,7 +391,10 @@ def _by_ties(
     But then a sample of some thousand has the very same prices in value as the table: these are taken as exact, and
     `GridBox.holds` refuses the result if the final ones differ in a single grid unit. Who of the indifferent customers
     gets a code is a question of their hashes alone. Hashes are spread evenly, so that their prices have a standard
-    error like that of a share, which is what `hash_widths` says.
+    error like that of a share, which is what `grid_box` says.
+
+    Where values come again, but not as often, prices in value may differ by little after all. Then everybody is left
+    open whose place is not the same at all prices that were found: an ordinary box, around these.
     """
     grid, floors = table.known_grid(), bool((tree.low > 0).any())
     scale, start = grid_scale(grid.top, nodes=tree.nodes), None
@@ -414,12 +409,11 @@ def _by_ties(
         start = _paths(few, tree, part.low, part.high, grid, prices, start) or start
     if start is None:
         return None, None
-    sampled = np.zeros(tree.leaf.size + 1)
-    np.add.at(sampled, start.places + 1, 1.0)
-    for spread in _HASH_SPREADS:
-        width = hash_widths(sampled[1:].reshape(tree.leaf.shape), spread)
-        box = GridBox(start.values[tree.leaf], start.hashes[tree.leaf], width)
-        passed = table.screen(OnGrid(box, scale, floors, rate), open_share=_USELESS)
+    box, seen = grid_box(few, start, tree), [start.potentials[tree.leaf]]
+    for again in range(_TIED_PASSES):
+        last = again + 1 == _TIED_PASSES
+        rule = _around(seen, grid, rate) if last else OnGrid(box, scale, floors, rate)
+        passed = table.screen(rule, open_share=_USELESS)
         low, high = tree.left_after(passed.counts)
         found = None
         if passed.kept and passed.opened and not (high < 0).any():
@@ -427,16 +421,44 @@ def _by_ties(
             found = _paths(_on_grid(open_table, tree, grid), tree, low, high, grid, None, start)
         if found is None:
             continue
-        if box.holds(found.values[tree.leaf], found.hashes[tree.leaf]):
+        values, hashes, prices = found.values[tree.leaf], found.hashes[tree.leaf], found.potentials[tree.leaf]
+        if rule.holds(prices) if isinstance(rule, InBox) else box.holds(values, hashes):
             return Placed(passed.with_open(found.choice), found.potentials, passed), found
-        start = found
+        box, start = box._replace(value_price=values, hash_price=hashes), found
+        seen.append(prices)
     return None, start
 
 
-def hash_widths(sampled: Array, spread: float) -> Array:
-    """Half-widths of hash prices, `spread` standard errors, from how many customers of a sample each place has."""
-    share = spread / np.sqrt(np.maximum(sampled, 1.0))
-    return np.minimum(share * _HASH_RANGE, 4.0 * _HASH_RANGE).astype(np.int64)
+def _around(seen: list[Array], grid: Grid, rate: float) -> InBox:
+    """The box of prices that were found one after another, and how far apart they were; seen: (groups, depths) each."""
+    low, high = np.min(seen, axis=0), np.max(seen, axis=0)
+    gaps = None
+    if low.shape[0] == 1:
+        every = np.concatenate([np.zeros((len(seen), 1)), np.concatenate(seen)], axis=1)
+        gaps = PriceGaps((every[:, :, None] - every[:, None, :]).max(axis=0))
+    rule = InBox(PriceBox(0.5 * (low + high), 0.5 * (high - low), 0.0), grid.margin, gaps, rate)
+    return replace(rule, margin=max(grid.margin, MARGIN * rule.largest_price))
+
+
+def grid_box(few: _OnGrid, found: Routed, tree: Tree) -> GridBox:
+    """The prices of a sample, with half-widths of `_HASH_SPREAD` standard errors.
+
+    That of a place is the error of a share: how many customers of the sample it has. That of the level is in how many
+    get nothing: so many more or fewer, in the order of what a best depth is worth to a customer beyond its price, and
+    of those to whom it is worth nothing, in the order of their hashes.
+    """
+    counts = np.bincount(found.places + 1, minlength=tree.leaf.size + 1)
+    prices = found.values[tree.leaf]
+    best = (few.worth - (prices[0] if few.group is None else prices[few.group])).max(axis=1)
+    best = best[best > NEVER // 2]  # of those who may have a code
+    without = int(counts[0]) - (few.keys.size - best.size)
+    more = int(_HASH_SPREAD * (1.0 + math.sqrt(without))) if without else 0
+    ends = [max(without - more, 0), min(without + more, best.size - 1)]
+    level = int(np.abs(np.partition(best, ends)[ends]).max()) if more else 0
+    of_places = _HASH_SPREAD / np.sqrt(np.maximum(counts[1:].reshape(tree.leaf.shape), 1.0))
+    of_none = np.array(more / max(int((best == 0).sum()), 1))
+    width, none_width = ((np.minimum(share, 4.0) * _HASH_RANGE).astype(np.int64) for share in (of_places, of_none))
+    return GridBox(prices, found.hashes[tree.leaf], width, level, int(none_width))
 
 
 @njit(nogil=True, cache=True)

@@ -26,17 +26,15 @@ from disco.records.compiled import njit
 from disco.records.identity import mix
 
 # How exchanges are listed. Decision 135 has what these mechanisms buy, and which of the numbers were measured alone.
-_GROUPS = 4  # lists that are joined two by two
+_GROUPS = 4  # lists that are joined two by two, of two customers at least
 _GROUP_MEMBERS = 62  # at most: which of them move is one word
 _FREE_MOVES = 3  # customers of a group who move the way that most could, at most, where numbers do not matter
-_FEWEST = 8  # customers, at least, among whom exchanges are looked for
 _SAFE_ROOM = 5  # customers: a limit with as much room on either side is not broken by a few exchanges, as a rule
 _LOSSLESS = 2.0**-6  # of what may be lost in all: whoever loses less is indifferent
 
 # How a start is left by chance
 _RANDOM_MOVES = 20  # per customer, on the way to another allocation
 _SMALL_CHANGES = 0.75  # of the customers, whose changes of the cost say how far from the budget random moves may lead
-_APPROACHES = 60  # moves of one or two customers towards the budget, at most, before groups are formed
 _FIRST_CHANCE = 1_000  # numbers from which chance is hashed begin here: no depth has such a number
 _HOPELESS = 1e6  # times what may be lost in all: a start whose second attempt leaves more is given up
 
@@ -94,7 +92,7 @@ def fill_exactly(
         for start in open_to:
             places = random_restart(table, prices, start, enough, number)
             members = indifferent(table, prices, places, enough)
-            if members.who.size < _FEWEST:
+            if members.who.size < 2 * _GROUPS:
                 continue
             moved = _exchanged(members, table, table.left(places), number, attempt)
             work += _GROUPS * attempt.listed + 2 * attempt.joined
@@ -159,7 +157,7 @@ def random_restart(table: OptionTable, prices: Prices, start: Array, enough: flo
     Most allocations about the budget have far more exchanges than those at the ends of what is possible.
     """
     members = indifferent(table, prices, start, enough)
-    if members.who.size < _FEWEST:
+    if members.who.size < 2 * _GROUPS:
         return start
     moved = np.zeros(members.who.size, np.bool_)
     tree, counts = table.tree, table.counts_of(start)
@@ -237,7 +235,7 @@ def _approach(members: Indifferent, left: int, moved: Array) -> None:
     """
     change, sign = members.change.copy(), members.sign.copy()
     change[moved], sign[moved] = -change[moved], -sign[moved]
-    for _ in range(_APPROACHES):
+    while True:
         best, first, second = left, -1, -1
         for i in range(change.size):
             alone = left - change[i]

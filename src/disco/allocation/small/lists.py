@@ -35,9 +35,7 @@ _MOVES_PER_STATE = 8  # moves that are remembered of a list and of those before 
 _WAYS = 4_096  # in which the customers between two lists get their places, at most
 _PASSED_PER_STATE = 100  # states that joins pass over, at most, per state of a list
 _PASSED_PER_MADE = 16  # states that a join passes over in the time in which one is made
-_FIRST_SHARE = 0.03  # of the room for a list: where it is filled, what is left to do can be told
-_HOPELESS_WAYS = 1e20  # that are left then: too many to go on
-_SKIP = 32  # states that a join passes over at once, where the two lists are not of one length
+_HOPELESS_WAYS = 1e20  # that are left when two orders are compared: too many to go on
 
 
 class Moves(NamedTuple):
@@ -308,9 +306,6 @@ def join_lists(
                 steps += end - cheapest
                 for i in range(cheapest, end):
                     rest = left - one.cost[i]
-                    while j - low > _SKIP and other.cost[j - _SKIP] > rest:
-                        j -= _SKIP
-                        steps += 1
                     while j >= low and other.cost[j] > rest:
                         j -= 1
                         steps += 1
@@ -423,7 +418,6 @@ class Meeting:
             return None
         best = min(meetings, key=lambda one: one.ways)
         best.passed = _PASSED_PER_MADE * sum(side.made for one in meetings if one is not best for side in one.sides)
-        best.grow(max(int(_FIRST_SHARE * most), min(_TRIAL_STATES, most)))
         if best.ways <= _HOPELESS_WAYS:
             best.grow(most)
         return best

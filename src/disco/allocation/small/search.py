@@ -39,12 +39,10 @@ WORK = 20_000_000  # states, in all
 # a budget took 3.2 s for a gap of 0.67% and take 0.4 s for 0.71%; of 1,000 rounds of the drill two fewer are proved
 _TRIAL_WORK, _WIDE_GAP = WORK // 10, 1e-3  # states, relative gap
 _STATES_PER_SUM = 2  # an exchange, or a sum of two
-_STATES_PER_RELAXATION = 100_000  # prices of one part
-_BRIEF_STATES, _THOROUGH_STATES = 100_000, 3_500_000  # of a list, about: the second where only sums are left
+# of a list, about: the second where only sums are left. Prices of one part take as long as a brief list
+_BRIEF_STATES, _THOROUGH_STATES = 100_000, 3_500_000
 
-_FIRST_CELLS = 12  # open, at least, in the first pass
-_MORE_CELLS = 6  # at least, that are open in the next pass and were not before
-_WIDER = 1.6  # times as much may be lost in the next pass, at least
+_MORE_CELLS = 6  # at least, that are open in the next pass and were not before; in the first one twice as many
 _OVER_IN_LAST_BIT = 8  # allocations that keep the budget on the grid only, before a pass is given up
 _MET = 0.9  # of the gap at which a value is called optimal: a join of lists goes no further
 _SUMS_LEFT = 1e-6  # relative gap from which on what is left is how well sums fill the budget
@@ -158,14 +156,14 @@ class _Part:
         """Passes in each of which more may be lost, until one finds the optimum or needs too much room.
 
         After a pass that had room for everything, whatever is better than the best known loses more than was allowed:
-        the bound falls to D less that. The next pass allows 1.6 times as much, or as much as opens six more cells, but
+        the bound falls to D less that. The next pass allows twice as much, or as much as opens six more cells, but
         never more than the best known loses: what loses more is not better.
 
         rival: what others are worth already. room: states of a list, about. Returns the work.
         """
         prices, work = self.prices, 0
         losses = np.sort(prices.loss[prices.loss > prices.rounding])
-        allowed = max(_beyond(losses, 0.0, _FIRST_CELLS), _WIDER * self.lost, PROVED * abs(prices.bound))
+        allowed = max(_beyond(losses, 0.0, 2 * _MORE_CELLS), 2.0 * self.lost, PROVED * abs(prices.bound))
         while not self.proved(rival) and work < work_left:
             full = prices.bound - max(self.worth, rival)
             allowed = min(allowed, full)
@@ -181,7 +179,7 @@ class _Part:
             self.bound = min(self.bound, max(listed.most, prices.bound - self.lost))
             if allowed >= full:  # all that could be better was looked at
                 break
-            allowed = max(_WIDER * self.lost, _beyond(losses, self.lost, _MORE_CELLS))
+            allowed = max(2.0 * self.lost, _beyond(losses, self.lost, _MORE_CELLS))
         return work
 
     def _within(self, allowed: float, room: int) -> _Listed | None:
@@ -319,7 +317,7 @@ class _Search:
             limits = _limits_of_others(problem.limits, row, place, cost)
             if limits is None:
                 continue
-            self.work_left -= _STATES_PER_RELAXATION
+            self.work_left -= _BRIEF_STATES
             priced = self.relax(AllocationProblem.of(rows, limits, problem.depths, problem.largest_cost))
             if priced is None:
                 continue
