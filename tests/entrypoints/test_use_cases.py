@@ -32,7 +32,7 @@ def test_every_kind_of_job_but_deliveries_is_the_work_of_one_use_case() -> None:
 
 
 def test_every_method_of_a_shop_that_returns_a_result_is_declared() -> None:
-    """What is left out serves other methods or servers, or makes a shop: it takes and returns more than plain values."""
+    """What is left out serves other methods or servers, or makes a shop: it takes and returns more than plain data."""
     declared = {case.function.__name__ for case in USE_CASES}
     public = {name for name in vars(Shop) if not name.startswith("_") and callable(getattr(Shop, name))}
     assert public - declared == {"create", "late_look_up", "late_decide", "maturity", "rebuild"}
