@@ -515,17 +515,22 @@ class Shop(ShopFolder):
         *,
         window_start: date | None = None,
         months: int = 3,
+        maturity_days: int | None = None,
+        catalogue: "Mapping[str, Any] | None" = None,
         report: "Report | None" = None,
         **parameters: Any,
     ) -> "ContextTrained":
         """Train the shop's context network on its own tables; the plans that follow use it.
 
         window_start: first day of the orders to learn from; None: so that the window and the month after, by which the
-        network is tested, end with the last order. months: length of the window. report: is told (done, total, stage).
-        parameters: of `ContextNetwork`, such as `heads="level"`.
+        network is tested, end with the last order. months: length of the window. maturity_days: a code counts as
+        unused so many days after its sending; default: the setting of that name. catalogue: features to drop and to add
+        (docs/features.md). report: is told (done, total, stage). parameters: of `ContextNetwork`, such as
+        `heads="level"`.
         """
         from disco.features import ContextNetwork
         from disco.features.builder import day_after_last_order
+        from disco.features.catalogue import read_selection
         from disco.features.training_set import months_later
         from disco.operations.training import train_context
 
@@ -539,7 +544,8 @@ class Shop(ShopFolder):
             tables=self.settings.data_place(self.folder),
             window_start=window_start,
             months=months,
-            maturity=self.maturity(),
+            catalogue=None if catalogue is None else read_selection(catalogue, where="catalogue"),
+            maturity=self.maturity(maturity_days),
             threads=self.engine.threads,
             engine=self.engine,
             cluster=self.cluster_engine,

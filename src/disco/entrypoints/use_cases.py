@@ -13,7 +13,6 @@ Results are named and not imported, because a client and a worker need few of th
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -198,41 +197,6 @@ def _replay(shop: Shop, body: bodies.ReplayBody, report: Report) -> Result:
     return shop.replay(**dict(body) | files, report=report)
 
 
-def train(
-    shop: Shop,
-    window_start: date,
-    *,
-    months: int = 3,
-    heads: str = "level+slope+engagement",
-    maturity_days: int | None = None,
-    dimensions: int = 6,
-    max_epochs: int = 40,
-    seed: int = 0,
-    device: str = "auto",
-    catalogue: Mapping[str, Any] | None = None,
-    report: Report | None = None,
-) -> Result:
-    """Train the context network on the shop's own tables, into the shop's own network."""
-    from disco.entrypoints.python import tables_opener
-    from disco.features import ContextNetwork
-    from disco.features.catalogue import read_selection
-    from disco.operations.training import train_context
-
-    return train_context(
-        ContextNetwork(heads=heads, dimensions=dimensions, max_epochs=max_epochs, seed=seed, device=device),
-        tables_opener(shop.folder),
-        out=shop.folder / shop.settings.context,
-        tables=shop.settings.data_place(shop.folder),
-        window_start=window_start,
-        months=months,
-        catalogue=None if catalogue is None else read_selection(catalogue, where="catalogue"),
-        maturity=shop.maturity(maturity_days),
-        threads=shop.engine.threads,
-        engine=shop.engine,
-        progress=lambda epoch, most: None if report is None else report(epoch, most, "epochs"),
-    )
-
-
 def _within(shop: Shop, name: str) -> Path:
     """A file in the shop's folder, also where links lead elsewhere."""
     place = (shop.folder / name).resolve()
@@ -319,7 +283,7 @@ USE_CASES = (
                        takes={"version": VERSION})),
     UseCase(Shop.replay, "operations.replay:ReplayResult", "replay", job=JobKind.REPLAY, run=_replay,
         route=ApiRoute("POST /replay", Role.PLANNER, ("jobs",), "What policies would have earned on a random log")),
-    UseCase(train, "operations.training:ContextTrained", "train context", job=JobKind.TRAIN,
+    UseCase(Shop.train, "operations.training:ContextTrained", "train context", job=JobKind.TRAIN,
         route=ApiRoute("POST /train", Role.PLANNER, ("jobs",), "Train the context network")),
     # is everything in order
     UseCase(Shop.validate, "operations.plan:TablesVerdict", "validate", job=JobKind.VALIDATE, run=_validate,
