@@ -64,7 +64,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DemandCurve(Tabular):
-    """One customer's or segment's curve. Money is per purchase: F = exp(ψᵀθ + σ_a²/2), averaged over the segment.
+    """One customer's or segment's curve. Money is per purchase: F = exp(ψᵀθ + σ_a²/2)·s_a, averaged over the segment.
 
     `to_pandas()` is its table, one row per depth.
     """
@@ -175,6 +175,7 @@ def demand_curve(
     generator = np.random.Generator(np.random.Philox(key=name_key(seed)))
     theta = model.theta_draws(count, generator, context_size=contexts.shape[1])
     spread = np.exp(model.depth_spread.draws(offered, count=count, generator=generator) / 2)
+    spread *= model.money_smearing.factors(offered)
     if engagement is not None:
         mean_rates, rates_in = _receivers(engagement, head, contexts, offered, count=count, generator=generator)
     out = np.empty((offered.size, len(contexts)))
@@ -191,7 +192,7 @@ def demand_curve(
             drawn = rates_in(draw)
             rates[draw], per_code[draw] = drawn.mean(axis=1), (drawn * out).mean(axis=1)
     serve_means(contexts, law.mean, encoded, 0.0, out)
-    scale = np.exp(model.spread(offered) ** 2 / 2)
+    scale = model.money_factors(offered)
     answers: dict[str, Band] = {}
     if engagement is not None:
         answers["engagement"] = _band(mean_rates.mean(axis=1), rates, level)
@@ -299,8 +300,8 @@ def draw_full_price_totals(
     `choice` is the column of `depths` each customer gets, −1 for none (as an `Allocation` says it). Revenue is
     Σ_a (1−a)·T_a, markdown Σ_a a·T_a. Per draw: one θ, one σ_a per depth, and one draw of the parameters of engagement,
     for everybody; given these the total over independent purchasers has mean Σpφ and variance Σ(p·φ²·exp(σ_a²) − p²φ²),
-    φ = exp(ψᵀθ + σ_a²/2), and is taken as normal, never below 0. p is the customer's own rate where they have a score,
-    else the population's.
+    φ = exp(ψᵀθ + σ_a²/2)·s_a, and is taken as normal, never below 0. p is the customer's own rate where they have a
+    score, else the population's.
 
     score (customers,): engagement scores, NaN for customers without one; None: one rate per depth for everybody.
 
@@ -348,8 +349,9 @@ def draw_full_price_totals(
 
     parts = list(spread(chunk, row_chunks(count, size=_DRAWS_AT_ONCE), engine=engine))
     first, square, both = (np.concatenate(sums) for sums in zip(*parts, strict=True))
-    mean = rates * first * np.exp(variance / 2)
-    own = rates * square * np.exp(2 * variance) - rates**2 * both * np.exp(variance)
+    smeared = model.money_smearing.factors(offered)
+    mean = rates * first * np.exp(variance / 2) * smeared
+    own = (rates * square * np.exp(2 * variance) - rates**2 * both * np.exp(variance)) * smeared**2
     if group is not None:
         generator = np.random.Generator(np.random.Philox(key=name_key(seed, group, "purchases")))
     totals = mean + np.sqrt(np.maximum(own, 0.0)) * generator.standard_normal(mean.shape)

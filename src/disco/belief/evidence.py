@@ -54,6 +54,9 @@ class Evidence:
     and a depth whose sums are all zero is absent, so equal evidence has equal bytes. `+` and `−` are exact: evidence
     is an abelian group, and undoing a batch is subtraction.
 
+    Beside them stands ΣF, money itself, which `smearing` compares with what second moments say of it. It is no part of
+    the hash, by which models without smearing are named. Evidence of earlier versions of the program does not know it.
+
     >>> rows = np.array([[0.5], [-1.0], [2.0]]), np.array([0.1, 0.2, 0.1]), np.array([20.0, 30.0, 25.0])
     >>> e = Evidence.of(*rows)
     >>> e.depths.tolist(), e.rows.tolist()
@@ -66,16 +69,19 @@ class Evidence:
     depths: Vector  # (D,)
     high: Integers  # (D, m(m+1)/2), m = d1 + 2
     low: Integers  # (D, m(m+1)/2), in [0, 2⁴⁰)
+    paid: Integers | None = None  # (D, 2) ΣF, each F rounded to 2⁻¹⁶, as high and low; None: not known
 
     def __post_init__(self) -> None:
         for array in (self.depths, self.high, self.low):
             array.flags.writeable = False
+        if self.paid is not None:
+            self.paid.flags.writeable = False
 
     @classmethod
     def empty(cls, context_size: int) -> Evidence:
         """Evidence of no purchases with contexts of `context_size` features: the zero of `+`."""
         none = np.zeros((0, (context_size + 2) * (context_size + 3) // 2), np.int64)
-        return cls(context_size, np.zeros(0), none, none)
+        return cls(context_size, np.zeros(0), none, none, none[:, :2])
 
     @classmethod
     def of(
@@ -116,7 +122,7 @@ class Evidence:
                     fix="Only purchases are evidence of basket value; non-buyers enter through engagement.",
                 )
             order = np.argsort(room.seen[:distinct])
-            return cls(contexts.shape[1], room.seen[order], room.high[order], room.low[order])
+            return cls(contexts.shape[1], room.seen[order], room.high[order], room.low[order], room.paid[order])
 
         total = cls.empty(contexts.shape[1])
         for part in spread(tallied, row_chunks(len(contexts), size=_CHUNK_ROWS), engine=engine):
@@ -131,10 +137,10 @@ class Evidence:
         return total
 
     @classmethod
-    def from_arrays(cls, depths: Vector, high: Integers, low: Integers) -> Evidence:
+    def from_arrays(cls, depths: Vector, high: Integers, low: Integers, paid: Integers | None = None) -> Evidence:
         """Evidence from its stored arrays, which are not trusted: no rows of purchases give other lengths or figures.
 
-        depths: (D,) ascending, from 0 to 1. high, low: (D, m(m+1)/2) as the fields say.
+        depths: (D,) ascending, from 0 to 1. high, low: (D, m(m+1)/2) as the fields say. paid: (D, 2), or None.
         """
         for name, array, kind, axes in (("depths", depths, "f", 1), ("high", high, "i", 2), ("low", low, "i", 2)):
             if array.dtype.kind != kind or array.dtype.itemsize != 8 or array.ndim != axes:
@@ -154,9 +160,31 @@ class Evidence:
             raise InputError("evidence", found="sums in another form", expected="high·2⁴⁰ + low with 0 ≤ low < 2⁴⁰")
         if depths.size and not (high[:, 0].min() >= 0 and high[:, 0].max() < _MOST_ROWS >> _LIMB_BITS):
             raise InputError("evidence", found="other numbers of rows", expected="from 1 to 2⁶⁰ at each depth")
-        evidence = cls(m - 2, depths, high, low)
+        evidence = cls(m - 2, depths, high, low, paid)
         evidence._check_sums()
+        if paid is not None:
+            evidence._check_paid(paid)
         return evidence
+
+    def _check_paid(self, paid: Integers) -> None:
+        """Refuse totals of money that do not fit the sums of its logarithms: by Jensen, ΣF ≥ n·exp(Σy/n)."""
+        usual = paid.dtype == np.int64 and paid.shape == (self.depths.size, 2)
+        if usual and self.depths.size:
+            usual = bool(paid.min() >= 0 and paid[:, 0].max() < _MOST_HIGH and paid[:, 1].max() < _LIMB)
+        if usual and self.depths.size:
+            rows, sums = self.rows.astype(np.float64), self.sums()
+            total = paid[:, 0].astype(np.float64) * _LIMB + paid[:, 1]
+            # each amount and each logarithm was rounded by half a unit at most
+            least = rows * np.exp(sums[:, 0, -1] / rows - 1 / GRID) * GRID * (1 - 1e-9) - rows
+            usual = bool((total >= least).all() and (total <= rows * np.exp(LOG_PRICE_LIMIT) * GRID).all())
+        if not usual:
+            raise InputError("evidence, paid", found="sums that no rows have", expected="money summed over the rows")
+
+    def full_prices(self) -> Vector | None:
+        """ΣF per depth, (D,), in currency units: each the float64 nearest to the exact sum. None: not known."""
+        if self.paid is None:
+            return None
+        return np.asarray((self.paid[:, 0].astype(np.float64) * _LIMB + self.paid[:, 1].astype(np.float64)) / GRID)
 
     def _check_sums(self) -> None:
         """Refuse sums that no rows have: |z_i·z_j| is at most L_i·L_j in each row, and (Σz_i·z_j)² ≤ Σz_i²·Σz_j²."""
@@ -200,13 +228,32 @@ class Evidence:
             raise InputError("evidence", found=f"{np.abs(rows).max():,} rows at one depth", expected="fewer than 2⁶⁰")
         if depths.size and np.abs(high).max() >= _MOST_HIGH:  # differences may hold large sums of no rows at all
             raise InputError("evidence", found="sums beyond 2¹⁰²", expected="sums of fewer than 2⁶⁰ rows")
+        paid = self._combined_paid(other, sign)
         present = high.any(axis=1) | low.any(axis=1)
         if not present.all():
             depths, high, low = depths[present], high[present], low[present]
-        return Evidence(self.context_size, depths, high, low)
+            paid = None if paid is None else paid[present]
+        return Evidence(self.context_size, depths, high, low, paid)
+
+    def _combined_paid(self, other: Evidence, sign: int) -> Integers | None:
+        """(D, 2) over the depths of both; None where one of them has purchases and does not know."""
+        known = [part for part in (self, other) if part.depths.size or part.paid is not None]
+        if any(part.paid is None for part in known):
+            return None
+        mine, theirs = (np.zeros((0, 2), np.int64) if part.paid is None else part.paid for part in (self, other))
+        _, high, low = _by_depth(
+            (self.depths, mine[:, 0], mine[:, 1]), (other.depths, sign * theirs[:, 0], sign * theirs[:, 1])
+        )
+        return np.column_stack((high + (low >> _LIMB_BITS), low & (_LIMB - 1)))
+
+    def without_paid(self) -> Evidence:
+        """The same evidence as earlier versions of the program kept it, without money."""
+        return Evidence(self.context_size, self.depths, self.high, self.low)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Evidence) and _equal(self, other, ("context_size", "depths", "high", "low"))
+        if not isinstance(other, Evidence) or not _equal(self, other, ("context_size", "depths", "high", "low")):
+            return False
+        return self.paid is None or other.paid is None or np.array_equal(self.paid, other.paid)
 
     def __hash__(self) -> int:
         return int(self.hash[:15], 16)
@@ -317,7 +364,7 @@ def _slot(table: Integers, seen: Vector, depth: float, bits: np.uint64) -> np.in
 @njit(cache=True, nogil=True)
 def _tally(context: Matrix, depth: Vector, full_price: Vector, room: _Room) -> tuple[int, int, int, int]:
     """Sums per distinct depth into `room`, in order of first appearance: (problem, row, column, distinct depths)."""
-    table, seen, waiting, count, high, low, log_units = room
+    table, seen, waiting, count, high, low, paid, log_units = room
     bits = depth.view(np.uint64)
     rows, d1 = context.shape
     lane = int(_LANE)  # a number, not a literal: `_carry` is compiled once
@@ -349,12 +396,18 @@ def _tally(context: Matrix, depth: Vector, full_price: Vector, room: _Room) -> t
                     return _BAD_CONTEXT, row, column, 0
                 waiting[which, 1 + column, place] = np.rint(value * GRID)
             waiting[which, d1 + 1, place] = log_units[b]
+            money = np.rint(full_price[row] * GRID)
+            top = math.floor(money / _LIMB)
+            paid[which, 0] += np.int64(top)
+            paid[which, 1] += np.int64(money - top * _LIMB)
             count[which] = place + 1
             if count[which] == lane:
                 _carry(waiting[which], lane, high[which], low[which])
                 count[which] = 0
     for which in range(distinct):
         _carry(waiting[which], count[which], high[which], low[which])
+        paid[which, 0] += paid[which, 1] >> _LIMB_BITS
+        paid[which, 1] &= _LIMB - 1
     return _OK, 0, 0, distinct
 
 
@@ -367,6 +420,7 @@ class _Room(NamedTuple):
     waits: Integers  # (limit,) how many
     high: Integers  # (limit, m(m+1)/2)
     low: Integers  # (limit, m(m+1)/2)
+    paid: Integers  # (limit, 2)
     log_units: Vector  # (_BLOCK,)
 
     @classmethod
@@ -374,7 +428,8 @@ class _Room(NamedTuple):
         sums = (limit, m * (m + 1) // 2)
         high, low = np.zeros(sums, np.int64), np.zeros(sums, np.int64)
         waiting, count = np.empty((limit, m, _LANE)), np.zeros(limit, np.int64)
-        return cls(_no_depths(limit), np.empty(limit), waiting, count, high, low, np.empty(_BLOCK))
+        paid = np.zeros((limit, 2), np.int64)
+        return cls(_no_depths(limit), np.empty(limit), waiting, count, high, low, paid, np.empty(_BLOCK))
 
 
 def _no_depths(limit: int) -> Integers:

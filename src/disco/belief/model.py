@@ -31,6 +31,7 @@ from disco.belief.posterior import (
     posterior_of,
     weighted_sums,
 )
+from disco.belief.smearing import Smearing, smearing_of
 from disco.records.arguments import column_names, read_array, read_number, read_positive
 from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.errors import IllConditionedError, InputError, SchemaMismatchError
@@ -70,6 +71,8 @@ class BasketModel:
     forgetting: float = 1.0
     #: Whether every served curve is projected onto those that do not fall with depth.
     monotone: bool = False
+    #: Whether money is multiplied by what purchases brought over what a normal law of ln F says (`smearing`).
+    smearing: bool = False
     #: The name of the contexts' schema, where it is known: contexts of another one are refused.
     context_schema: str | None = None
     #: Why these settings were chosen, in words.
@@ -87,9 +90,10 @@ class BasketModel:
                 expected="an encoding object, not its name or class",
                 fix="Pass one such as disco.RadialBasis().",
             )
-        if not isinstance(self.monotone, bool | np.bool_):
-            raise InputError("monotone", found=repr(self.monotone), expected="True or False")
-        object.__setattr__(self, "monotone", bool(self.monotone))
+        for name in ("monotone", "smearing"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise InputError(name, found=repr(getattr(self, name)), expected="True or False")
+            object.__setattr__(self, name, bool(getattr(self, name)))
         for name in ("constant_precision", "noise_sd", "depth_scale"):
             value = getattr(self, name)
             if value is not None or name == "depth_scale":
@@ -253,13 +257,31 @@ class BasketModel:
         """
         return np.asarray(np.sqrt(self.depth_spread.variances(read_depth_column(depths))))
 
-    def _spread_factor(self, depths: ArrayLike) -> Vector:
-        """(K,) exp((σ_a² − σ²)/2): by how much more than the common σ says the mean basket exceeds the median one.
+    @cached_property
+    def money_smearing(self) -> Smearing:
+        """What a law that is not normal leaves of exp(μ + σ_a²/2); 1 without `smearing`, or before any evidence."""
+        return smearing_of(self) if self.smearing and self.campaigns else Smearing.none()
+
+    def money_factors(self, depths: ArrayLike) -> Vector:
+        """(K,) exp(σ_a²/2)·s_a, the mean basket over the median one at each depth.
 
         Money contains it; policies rank by medians, exp(ψᵀθ), without it.
         """
-        more = self.depth_spread.variances(read_depth_column(depths)) - self.posterior.noise_sd**2
-        return exp_array(np.clip(0.5 * more, -LOG_PRICE_LIMIT, LOG_PRICE_LIMIT))
+        return np.asarray(np.exp(self.spread(depths) ** 2 / 2) * self.money_smearing.factors(read_depth_column(depths)))
+
+    def _spread_factor(self, depths: ArrayLike) -> Vector | None:
+        """(K,) exp((σ_a² − σ²)/2)·s_a: by how much more than the common σ says the mean basket exceeds the median one.
+
+        None: not at all.
+        """
+        asked, factor = read_depth_column(depths), None
+        if self.depth_spread.depths.size:
+            more = self.depth_spread.variances(asked) - self.posterior.noise_sd**2
+            factor = exp_array(np.clip(0.5 * more, -LOG_PRICE_LIMIT, LOG_PRICE_LIMIT))
+        if self.money_smearing.depths.size:
+            smeared = self.money_smearing.factors(asked)
+            factor = smeared if factor is None else factor * smeared
+        return factor
 
     def theta_draws(self, count: int, generator: np.random.Generator, *, context_size: int | None = None) -> Matrix:
         """(count, d) draws of θ for intervals of money: N(V⁻¹B, V⁻¹(Σσ_a²ψψᵀ + σ²V0)V⁻¹)."""
@@ -301,7 +323,7 @@ class BasketModel:
         return contexts, self.encoded(depths), which
 
     def expected_full_price(self, context: ArrayLike, depths: ArrayLike, *, engine: Engine | None = None) -> Floats:
-        """Money, not rank: exp(ψᵀV⁻¹B + σ_a²/2), the mean basket under the posterior mean; shape (customers, depths).
+        """Money, not rank: exp(ψᵀV⁻¹B + σ_a²/2)·s_a, the mean basket under the posterior mean, (customers, depths).
 
         `monotone` projects the medians; where the spread falls with depth, the mean basket may.
 
@@ -310,8 +332,7 @@ class BasketModel:
         engine: what the customers are spread over; None is this thread.
         """
         served = FullPrices(self, context, depths, engine=engine)
-        factor = self._spread_factor(served.depths) if self.depth_spread.depths.size else None
-        return served.means(shift=served.law.noise_sd**2 / 2, factor=factor)
+        return served.means(shift=served.law.noise_sd**2 / 2, factor=self._spread_factor(served.depths))
 
     def expected_at_choice(
         self, context: Matrix, depths: Vector, choice: Integers, *, engine: Engine | None = None
@@ -354,6 +375,8 @@ class BasketModel:
         digest = sha256(model_file.settings_text(self).encode())
         for evidence in self.campaigns.values():
             digest.update(evidence.hash.encode())
+            if self.smearing and evidence.paid is not None:
+                digest.update(evidence.paid.astype("<i8").tobytes())
         return digest.hexdigest()
 
     def __eq__(self, other: object) -> bool:

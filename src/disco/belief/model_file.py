@@ -33,7 +33,10 @@ _ENTRY = "disco"
 _MOST_BYTES = 2**30
 #: Settings that are kept as they are.
 _PLAIN = ("constant_precision", "noise_sd", "depth_scale", "forgetting", "monotone", "context_schema", "reason")
+#: Settings that came later: where they are off, a model keeps its bytes and so its hash.
+_ADDED = ("smearing",)
 _SUMS = ("depths", "high", "low")  # the arrays of a campaign's evidence
+_PAID = "paid"  # only of models with smearing, where it is known
 
 
 def settings_text(model: BasketModel) -> str:
@@ -47,6 +50,7 @@ def settings_text(model: BasketModel) -> str:
             "prior_precision": asdict(prior) if isinstance(prior, Prior) else prior,
             "campaigns": list(model.campaigns),
             **{name: getattr(model, name) for name in _PLAIN},
+            **{name: True for name in _ADDED if getattr(model, name)},
         }
     )
 
@@ -57,6 +61,8 @@ def to_bytes(model: BasketModel) -> bytes:
     for number, evidence in enumerate(model.campaigns.values()):
         for name in _SUMS:
             tensors[f"{number:06d}.{name}"] = getattr(evidence, name)
+        if model.smearing and evidence.paid is not None:
+            tensors[f"{number:06d}.{_PAID}"] = evidence.paid
     if type(model.encoding) is not KINDS.get(model.encoding.kind):
         found, kinds = f"the encoding {model.encoding!r}", ", ".join(KINDS)
         raise InputError("model file", found=found, expected=f"one that files know: {kinds}")
@@ -112,15 +118,16 @@ def _arguments(settings: dict[str, Any], tensors: dict[str, Any]) -> dict[str, A
     """The arguments of a model's constructor."""
     campaigns = {}
     for number, campaign in enumerate(settings["campaigns"]):
-        parts = (tensors[f"{number:06d}.{name}"] for name in _SUMS)
-        campaigns[campaign] = Evidence.from_arrays(*parts)
+        depths, high, low = (tensors[f"{number:06d}.{name}"] for name in _SUMS)
+        campaigns[campaign] = Evidence.from_arrays(depths, high, low, tensors.get(f"{number:06d}.{_PAID}"))
     given = dict(settings["encoding"])
     encoding: Encoding = KINDS[given.pop("kind")](**{key: _tuple(value) for key, value in given.items()})
     prior = settings["prior_precision"]
     if isinstance(prior, dict):
         prior = Prior(**{key: _tuple(value) for key, value in prior.items()})
     read = {"encoding": encoding, "prior_precision": prior, "campaigns": campaigns}
-    return {**read, **{name: settings[name] for name in _PLAIN}}
+    added = {name: settings[name] for name in _ADDED if name in settings}
+    return {**read, **{name: settings[name] for name in _PLAIN}, **added}
 
 
 def _check(model: BasketModel) -> None:

@@ -98,6 +98,7 @@ class CampaignEvidence:
             "baskets": {
                 "context_size": baskets.context_size,
                 **{name: getattr(baskets, name).tolist() for name in ("depths", "high", "low")},
+                **({} if baskets.paid is None else {"paid": baskets.paid.tolist()}),
             },
             "codes": counts_form(codes),
         }
@@ -112,12 +113,12 @@ class CampaignEvidence:
             head = EngagementHead.from_json(read["head"]) if read["format"] == _FORMAT_WITH_HEAD else None
             baskets, codes = read["baskets"], read["codes"]
             size = int(baskets["context_size"])
-            shape = (len(baskets["depths"]), (size + 2) * (size + 3) // 2)
+            rows = len(baskets["depths"])
+            shape = (rows, (size + 2) * (size + 3) // 2)
+            high, low = (np.array(baskets[part], np.int64).reshape(shape) for part in ("high", "low"))
+            paid = np.array(baskets["paid"], np.int64).reshape(rows, 2) if "paid" in baskets else None
             return cls(
-                baskets=Evidence.from_arrays(
-                    np.array(baskets["depths"], np.float64),
-                    *(np.array(baskets[part], np.int64).reshape(shape) for part in ("high", "low")),
-                ),
+                baskets=Evidence.from_arrays(np.array(baskets["depths"], np.float64), high, low, paid),
                 codes=read_counts(codes, None if head is None else head.bins),
                 only_random=bool(read["only_random"]),
                 head=head,
@@ -131,8 +132,14 @@ class CampaignEvidence:
             ) from error
 
     @property
+    def without_paid(self) -> "CampaignEvidence":
+        """As earlier versions of the program kept it, without the money of the purchases."""
+        return replace(self, baskets=self.baskets.without_paid())
+
+    @property
     def hash(self) -> str:
-        return sha256(self.to_bytes()).hexdigest()
+        """Of what names the purchases and codes, which money does not."""
+        return sha256(self.without_paid.to_bytes()).hexdigest()
 
 
 def _codes(depth: Vector, *, used: bool, contexts: Matrix, head: EngagementHead | None) -> EngagementCounts:

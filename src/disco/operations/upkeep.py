@@ -24,6 +24,7 @@ from disco.operations.arms import SHARING
 from disco.operations.audience import ShopData
 from disco.operations.contexts import FeatureCache
 from disco.operations.learn import (
+    CampaignEvidence,
     StoredLesson,
     belief_of,
     engagement_text,
@@ -479,9 +480,14 @@ def _audit_evidence(transaction: Transaction, record: CampaignRecord) -> Iterato
         words, same = f"{again.baskets.total_rows:,} purchases under network {network[:12]}", False
         if network not in kept:
             words += ": the evidence is missing"
-        elif not (same := transaction.beliefs.evidence(record.campaign, network) == again.to_bytes()):
+        elif not (same := _is_kept(transaction.beliefs.evidence(record.campaign, network), again)):
             words += ": stored evidence and ledger differ"
         yield _found("evidence", record, same, words, fix=REPAIR)
+
+
+def _is_kept(content: bytes | None, again: CampaignEvidence) -> bool:
+    """Whether this is the evidence, perhaps as an earlier version of the program wrote it."""
+    return content in (again.to_bytes(), again.without_paid.to_bytes())
 
 
 # in their order; the first also says whether the campaign is that of its plan
