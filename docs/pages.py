@@ -16,6 +16,7 @@ from disco.features.check import (
     PSI_WATCH,
 )
 from disco.features.embedding import FEWEST_CUSTOMERS
+from disco.features.habits import FEW_ROWS
 from disco.features.snapshot import MOST_MOVED, MOST_MOVED_BY_CAMPAIGNS
 from disco.features.training_rows import FEWEST_CODES, FEWEST_OF_A_KIND, FEWEST_PER_CAMPAIGN
 from disco.features.training_set import MOST_LATE, MOST_UNSENT
@@ -79,6 +80,15 @@ At least {FEWEST_CODES} matured codes are needed, {FEWEST_OF_A_KIND} of them use
 network is fitted with `level+slope`, and a warning says so. Where more than {MOST_UNSENT:.0%} of the orders with a
 code name one that `codes` does not have, a warning says that too: such codes were used but, by the tables, never
 sent.
+
+## Habits
+
+With fewer than {FEW_ROWS:,} training orders, or without enough codes, `disco train context` puts two habits of each
+customer beside the learned units: ln((codes redeemed + 1)/(codes received + 6)) and the mean basket, both as straight
+lines over scaled features. The context then has two numbers more. The basket model weighs them like all others; the
+engagement score becomes a mixture of the learned one and of the first habit, weighed by codes of the customers kept
+out of training, or is that habit alone ([decision 168](decisions/168-habits-in-small-shops.md)). `habits: false` in
+disco.yaml leaves them out; in Python they are `ContextNetwork(habits=True)`.
 
 ## Snapshots: the day's means
 

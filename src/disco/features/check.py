@@ -420,8 +420,10 @@ def _lookback(name: str) -> int:
 
 
 def dead_units(embedding: Embedding) -> tuple[int, ...]:
-    """Context units that are always 0 because they were constant over the training rows."""
-    return tuple(int(unit) for unit in np.flatnonzero(embedding.inverse_sd == 0))
+    """Learned context units that are always 0 because they were constant over the training rows. A habit that is the
+    same for everybody, such as the use of codes before there were any, is no fault."""
+    learned = embedding.inverse_sd[: embedding.dimensions - embedding.habits]
+    return tuple(int(unit) for unit in np.flatnonzero(learned == 0))
 
 
 def clipped_shares(context: Matrix) -> Vector:

@@ -156,6 +156,8 @@ class Embedding:
     trained_means: Vector | None = None
     """(features,) where the features stood on the day of training (`Snapshot.means`), NaN where unknown; None: the day
     is not known, and contexts are not centred."""
+    habits: int = 0
+    """How many of the last units, of every layer, are habits and were not learned (`features.habits`)."""
 
     def __post_init__(self) -> None:
         sizes = check_sizes(self.sizes)
@@ -171,6 +173,8 @@ class Embedding:
             require_floats(getattr(self, name), (units,), where=name)
         for name in ("level", "slope"):
             require_floats(getattr(self, name), (1 + units,), where=name)
+        if not 0 <= self.habits < min(sizes[1:]):
+            raise InputError("habits", found=self.habits, expected=f"fewer than the {min(sizes[1:])} units of a layer")
         if self.inverse_sd.min() < 0:
             raise InputError("inverse_sd", found=self.inverse_sd.min(), expected="numbers, 0 or more")
         read_number(self.leak, where="leak", expected="a number in [0, 1)", least=0.0, below=1.0)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from disco.features.catalogue import Feature, from_text
 from disco.features.check import rescaled_columns
 from disco.features.embedding import Embedding, Scaling, check_sizes
+from disco.features.habits import UNITS
 from disco.features.rows import (
     FeatureRows,
     array_matrix,
@@ -53,6 +54,7 @@ WITH_ENGAGEMENT = HEADS[-1]
 DEVICES = ("auto", "cpu", "cuda")
 PIECE_ROWS = 4096  # of 76 columns are 2.5 MB: what is copied from a table is still in the cache when it is read
 _ONLY = 'the network was fitted with heads="{}" and does not know who uses a code'
+_ONLY_HABITS = "the network knows who uses a code by the codes that each customer used before, and by nothing else"
 _MORE_CODES = (
     f"hand in at least {FEWEST_CODES:,} matured codes, of which {FEWEST_OF_A_KIND} were used and as many were not"
 )
@@ -106,6 +108,11 @@ class ContextNetwork:
 
     validation_share: float = 0.15
     """Share of the customers kept out of training, whose later orders and whose codes tell when to stop."""
+
+    habits: bool = False
+    """Whether two habits of each customer, codes used of those received and the usual basket, join the learned units of
+    the context, and the first of them the engagement score (`features.habits`). `transform` then gives `dimensions` + 2
+    numbers. Features that do not tell them change nothing."""
 
     seed: int = 0
     """Of starting weights, dropout and the order of batches; the same seed and rows give the same network."""
@@ -192,14 +199,13 @@ class ContextNetwork:
         if snapshot is not None:
             rows = replace(rows, snapshot=snapshot)
         check_sizes((len(rows.names), *self.hidden, self.dimensions))
-        sent = None
+        sent, few = None, None
         if heads == WITH_ENGAGEMENT:
             if codes is not None:
                 sent = read_codes(codes, rows.names, schema=rows.schema, validation_share=self.validation_share)
             if sent is None or sent.too_few:
-                there = "There are no codes" if sent is None else f"There are only {sent.too_few}"
+                few = "There are no codes" if sent is None else f"There are only {sent.too_few}"
                 heads, sent = "level+slope", None
-                notes = (EngagementWarning(f"{there}, so {_ONLY.format(heads)}; {_MORE_CODES}"),)
         self._fitted = fit_embedding(
             rows,
             hidden=self.hidden,
@@ -207,8 +213,13 @@ class ContextNetwork:
             heads=heads,
             schedule=Schedule(**{part.name: getattr(self, part.name) for part in fields(Schedule)}),
             codes=sent,
+            habits=self.habits,
+            scores_habits=self.heads == WITH_ENGAGEMENT and heads != "level",
             progress=progress,
         )
+        if few is not None:
+            known = _ONLY.format(heads) if self.head_ is None else _ONLY_HABITS
+            notes = (EngagementWarning(f"{few}, so {known}; {_MORE_CODES}"),)
         for note in notes + self._fitted.notes:
             if warn is None:
                 warnings.warn(note, stacklevel=2)
@@ -467,6 +478,7 @@ class ContextNetwork:
             ("learning_rate", _share(self.learning_rate) and self.learning_rate > 0, "a number in (0, 1)"),
             ("validation_share", _share(self.validation_share), "a share in [0, 1)"),
             ("device", self.device in DEVICES, " | ".join(DEVICES)),
+            ("habits", isinstance(self.habits, bool), "True or False"),
             ("seed", _whole(self.seed, least=0), "a whole number from 0 to 2⁶³ − 1"),
             *(
                 (name, _whole(getattr(self, name)), "a whole number, at least 1")
@@ -562,7 +574,10 @@ def _network(sealed: dict[str, Any], tensors: dict[str, Any], damaged: FileForma
     if not all(isinstance(loss, float) for loss in (*losses, *log_losses)):
         raise InputError("validation_losses", found="something else", expected="numbers")
     sizes = check_sizes(content["sizes"])  # before any of them is multiplied or allocated
-    if sizes[1:] != (*parameters["hidden"], parameters["dimensions"]):
+    habits = content.get("habit_units", 0)
+    if habits not in (0, UNITS) or sizes[1:] != tuple(
+        size + habits for size in (*parameters["hidden"], parameters["dimensions"])
+    ):
         raise InputError("sizes", found=sizes, expected="features, the units of `hidden`, and `dimensions`")
     embedding = Embedding(
         feature_names=tuple(content["feature_names"]),
@@ -575,6 +590,7 @@ def _network(sealed: dict[str, Any], tensors: dict[str, Any], damaged: FileForma
         mean_depth=content["mean_depth"],
         engagement=_head(tensors) if has_head else None,
         trained_means=tensors.get(_MEANS),
+        habits=habits,
         **{name: tensors[name] for name in _VECTORS},
     )
     network._fitted = NetworkFit(embedding, losses, log_losses, ())
@@ -593,12 +609,17 @@ def _header(network: ContextNetwork) -> str:
     embedding = network.embedding_
     trained = {
         "heads": embedding.heads,
-        "hidden": embedding.sizes[1:-1],
-        "dimensions": embedding.dimensions,
+        "hidden": tuple(size - embedding.habits for size in embedding.sizes[1:-1]),
+        "dimensions": embedding.dimensions - embedding.habits,
         "leak": embedding.leak,
     }
     has_head = embedding.engagement is not None
-    more = {"validation_log_losses": network.validation_log_losses_} if has_head else {}
+    more: dict[str, Any] = {"validation_log_losses": network.validation_log_losses_} if has_head else {}
+    parameters = network.get_params() | trained
+    if not embedding.habits:  # networks without them are written as before
+        del parameters["habits"]
+    else:
+        more["habit_units"], parameters["habits"] = embedding.habits, True
     return json.dumps(
         {
             "kind": KIND,
@@ -608,7 +629,7 @@ def _header(network: ContextNetwork) -> str:
             "feature_names": embedding.feature_names,
             "sizes": embedding.sizes,
             "mean_depth": embedding.mean_depth,
-            "parameters": network.get_params() | trained,
+            "parameters": parameters,
             "validation_losses": network.validation_losses_,
             **more,
         },

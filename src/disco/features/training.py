@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from disco.features.embedding import Embedding, Scaling, layers_of
+from disco.features.habits import FEW_ROWS, has_habits, with_habits
 from disco.features.training_rows import CodeRows, OrderRows, ScaledRows, ScaledSource
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError, MissingPartError
@@ -98,9 +99,15 @@ def fit_embedding(
     heads: str,
     schedule: Schedule,
     codes: CodeRows | None = None,
+    habits: bool = False,
+    scores_habits: bool = False,
     progress: Progress | None = None,
 ) -> NetworkFit:
-    """The trained network. `codes` are needed by the engagement head, and used by no other."""
+    """The trained network. `codes` are needed by the engagement head, and used by no other.
+
+    habits: adds customers' habits to the context, where the features tell them. scores_habits: without codes, too, an
+    engagement head is made of them.
+    """
     sample = orders.rows.sample
     if len(sample.target) < FEWEST_ROWS:
         raise InputError(
@@ -141,13 +148,16 @@ def fit_embedding(
         slope=_on_context(trained.slope, mean, inverse_sd) / sd_depth,
         mean_depth=mean_depth,
     )
-    if codes is not None:
-        weights = _on_context(trained.engagement, mean, inverse_sd)
-        day = orders.snapshot
+    weights = None if codes is None else _on_context(trained.engagement, mean, inverse_sd)
+    if habits and has_habits(orders.names) and (len(sample.target) < FEW_ROWS or (codes is None and scores_habits)):
+        embedding, mixed = with_habits(embedding, sample, weights, codes)
+        weights = mixed if codes is not None or scores_habits else None
+    if weights is not None:
+        receivers, day = sample if codes is None else codes.rows.sample, orders.snapshot
         embedding = replace(
             embedding,
-            heads=heads,
-            engagement=_engagement_head(weights, embedding.context(codes.rows.sample.features)),
+            heads=embedding.heads + ENGAGEMENT,
+            engagement=_engagement_head(weights, embedding.context(receivers.features)),
             trained_means=None if day is None else day.means(orders.names, scaling.unit),
         )
     return NetworkFit(embedding, trained.validation_losses, trained.validation_log_losses, notes)

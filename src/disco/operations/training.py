@@ -178,7 +178,7 @@ def train_context(
     return ContextTrained(
         file=str(out),
         heads=network.embedding_.heads,
-        dimensions=network.dimensions,
+        dimensions=network.embedding_.dimensions,
         epochs=len(network.validation_losses_),
         validation_mse=min(network.validation_losses_, default=None),
         codes=made.code_count if network.head_ is not None else 0,
