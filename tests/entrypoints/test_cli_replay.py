@@ -134,6 +134,14 @@ def test_a_log_that_is_not_random_is_warned_about_on_stderr(disco, write):
     assert json.loads(out)["warnings"]
 
 
+def test_it_says_where_engagement_is_taken_as_1(disco, write):
+    options = ("replay", write(), "--context", "x1,x2", "--policy", "greedy", "--repeats", 0, "--batch", 300)
+    assert "Engagement was taken as 1" in disco(*options)[1]
+    (sentence,) = json.loads(disco(*options, "--json")[1])["assumptions"]
+    assert "of those with 10% off" in sentence
+    assert json.loads(disco(*options, "--learn-engagement", "--json")[1])["assumptions"] == []
+
+
 def test_engagement_scores_make_rates_per_customer(disco, write):
     """Who bought is known only to the score: with it, few codes go to other customers, and more come back used."""
     eager = ~np.isnan(np.asarray(columns()["full_price"].to_numpy(zero_copy_only=False)))

@@ -30,7 +30,7 @@ from disco.records.arrays import Floats, Integers, Vector
 from disco.records.cells import flags, is_bytes
 from disco.records.chunks import Report
 from disco.records.decisions import Arm, Audience, Offer
-from disco.records.depths import read_depth
+from disco.records.depths import depth_percent, read_depth
 from disco.records.errors import FileFormatError, InputError
 from disco.records.estimate import Estimate
 from disco.records.ports import Engine
@@ -227,11 +227,13 @@ class ReplayResult(Result):
     """Passes over resampled logs, for the standard errors."""
     skew: str
     """How unequal propensities were treated: resample or weight."""
+    assumptions: tuple[str, ...]
+    """What the replay takes for granted, in sentences."""
     warnings: tuple[str, ...]
     """What to know, in sentences; the command has done its work all the same."""
 
     @classmethod
-    def of(cls, found: Replay) -> "ReplayResult":
+    def of(cls, found: Replay, *, assumptions: tuple[str, ...]) -> "ReplayResult":
         return cls(
             policies={name: ReplayedPolicy.of(one, found.depths) for name, one in found.policies.items()},
             random=ReplayedPolicy.of(found.random, found.depths),
@@ -242,6 +244,7 @@ class ReplayResult(Result):
             passes=found.passes,
             repeats=found.repeats,
             skew=found.skew,
+            assumptions=assumptions,
             warnings=tuple(found.warnings),
         )
 
@@ -474,7 +477,21 @@ def replay_files(
         progress=one_more,
         engine=engine,
     )
-    return ReplayResult.of(replayed)
+    learns = learn_engagement or engagement_score is not None
+    return ReplayResult.of(replayed, assumptions=() if learns else _assumed(found))
+
+
+def _assumed(log: RandomLog) -> tuple[str, ...]:
+    """What a replay takes for granted that does not learn who uses a code; nothing where everybody bought."""
+    if log.bought.all():
+        return ()
+    shares = (
+        f"{log.bought[log.depth == depth].mean():.1%} of those with {depth_percent(depth)}" for depth in log.depths
+    )
+    return (
+        f"Engagement was taken as 1, so the policies chose depths by the basket alone. In the log {', '.join(shares)} "
+        "bought. With --learn-engagement (learn_engagement) the share who buy is learned, too.",
+    )
 
 
 # ---- the probability of every decision ----

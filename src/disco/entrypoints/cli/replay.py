@@ -224,6 +224,7 @@ def _text(result: "ReplayResult") -> str:
             f"\nResampling to equal shares of the depths left {result.random.presented:,} of {result.rows:,} rows. "
             "With --skew weight all rows count."
         )
+    tail += "".join(f"\n{sentence}" for sentence in result.assumptions)
     if unknown:
         tail += f"\nFewer than two accepted purchases, so no interval: {', '.join(unknown)}."
     parts = [f"{head}\n{figures_text(Table(caption='Replay', columns=columns, rows=rows))}"]
