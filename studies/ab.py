@@ -130,7 +130,7 @@ def _decided(log: CampaignLog, rows: Flags, belief: Belief, seed: int, *, revenu
     choice = np.full(len(log.ids), -1, np.int64)
     audience, offer = log.audience.take(rows), _offer(log, int(rows.sum()), revenue_weight=revenue_weight)
     choice[rows] = decide(
-        audience, belief=belief, offer=offer, policy=Thompson(), campaign=PLAYED_CAMPAIGN, seed=seed
+        audience, belief=belief, offer=offer, policy=Thompson(exploration=1.0), campaign=PLAYED_CAMPAIGN, seed=seed
     ).choice
     return choice
 

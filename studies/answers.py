@@ -42,7 +42,7 @@ from studies.readings import DEPTH_SCALE
 from studies.stage import Law, Past, Stage
 
 REGIMES = (FILLED, SCARCE)
-POLICIES: tuple[Policy, ...] = (Thompson(), Greedy())
+POLICIES: tuple[Policy, ...] = (Thompson(exploration=1.0), Greedy())
 RECIPES = (SLOPE, ENGAGEMENT)  # one rate per depth, and one per customer
 KNOWLEDGE = (Rung.ORACLE, Rung.HABITS, Rung.FEATURES, Rung.CONTEXT)
 

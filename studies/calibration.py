@@ -122,7 +122,7 @@ def decided_campaign(network: ContextNetwork, shop: StudyShop) -> Judgement:
         Audience(ids=shop.ids, context=network.transform(shop.features, check_scale=False), known=shop.known),
         belief=belief,
         offer=Offer(depths=campaign.depths, caps=caps, revenue_weight=REVENUE_WEIGHT),
-        policy=Thompson(),
+        policy=Thompson(exploration=1.0),
         campaign=campaign.name,
         seed=shop.retailer.settings.seed,
     )

@@ -56,7 +56,7 @@ from studies.stage import Stage, stage_of_shop
 SHAPES = (Shape.CONCAVE, Shape.S_SHAPED, Shape.THRESHOLD)
 HEADS = {"level": LEVEL, "level+slope": SLOPE}
 MODELS: tuple[DepthReading, ...] = (NARROW, SPLINE)
-POLICIES: tuple[Player, ...] = (Greedy(), Thompson())
+POLICIES: tuple[Player, ...] = (Greedy(), Thompson(exploration=1.0))
 PAST_SHARES = (0.03, 0.15, 1.0)  # of the codes of campaigns A and B
 DIMENSIONS = (4, 6, 8)  # the paper: six, and much the same with two more or less
 EXPLORATION = (0.0, 0.3, 1.0, 3.0)
@@ -185,14 +185,14 @@ def _ladder(
     rows = []
     for reading in models:
         belief = starting_belief(stage, reading, codes=WARM)
-        found = {**known, **rungs_of_learning(yardstick, reading, belief, Thompson())}
+        found = {**known, **rungs_of_learning(yardstick, reading, belief, Thompson(exploration=1.0))}
         rows.append([found[rung] for rung in Rung])
     return rows
 
 
 def _learned(stage: Stage, *, share: float) -> float:
     belief = starting_belief(stage, NARROW, codes=int(share * stage.past.depth.size))
-    return rungs_of_learning(_yardstick(stage), NARROW, belief, Thompson())[Rung.LEARNED]
+    return rungs_of_learning(_yardstick(stage), NARROW, belief, Thompson(exploration=1.0))[Rung.LEARNED]
 
 
 def _rules(stage: Stage, amount: Amount, caps: str) -> Rules:

@@ -64,11 +64,11 @@ ULCC = "TS-ULCC"
 PLAYERS: Mapping[str, Player] = MappingProxyType(
     {
         RANDOM: Random(),
-        THOMPSON: Thompson(),
+        THOMPSON: Thompson(exploration=1.0),
         UCB: UpperConfidence(),
         EPSILON_GREEDY: EpsilonGreedy(),
         GREEDY: Greedy(),
-        ULCC: UnconstrainedLearner(policy=Thompson()),
+        ULCC: UnconstrainedLearner(policy=Thompson(exploration=1.0)),
     }
 )
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
 from disco import allocate, objective
+from disco.adapters.config import ShopSettings
 from disco.adapters.shop import WallClock
 from disco.adapters.tables import open_tables
 from disco.entrypoints.python import Shop
@@ -210,7 +211,7 @@ def train(tables: Path, *, until: date, seed: int, out: Path) -> None:
     """As `disco train context` does, on the last three months before a day."""
     month = until.year * 12 + until.month - 1 - TRAINING_MONTHS
     train_context(
-        ContextNetwork(seed=seed, device="cpu"),
+        ContextNetwork(seed=seed, device="cpu", habits=ShopSettings.model_validate({}).habits),
         lambda place: open_tables(place),
         out=out,
         tables=str(tables),

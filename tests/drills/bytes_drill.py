@@ -47,6 +47,13 @@ reserve: {share: 2%}
 BUDGETvalid: {from: FROM, days: DAYS}
 seed: 7
 """
+# settings whose defaults have changed since, as they were
+_BEFORE = """
+data: data
+exploration: 1
+habits: false
+model: {smearing: false}
+"""
 # campaign, first day, days, day of learning; the tutorial's calendar
 _CALENDAR = [
     ("2025-10", "2025-10-01", 31, "2025-11-03"),
@@ -122,7 +129,7 @@ def _year(folder: Path, customers: int, campaigns: int) -> dict[str, str]:
     disco("init", shop)
     os.chdir(shop)
     # a shop of before: a new one would draw a lasting holdout by a secret of its own, which no baseline can know
-    Path("disco.yaml").write_text("data: data\n", encoding="utf-8")
+    Path("disco.yaml").write_text(_BEFORE, encoding="utf-8")
     disco("simulate", "--customers", customers, "--seed", 7, "-o", "data", "--quiet")
     disco("features", "data", "--as-of", "2025-06-01", "-o", "features.parquet", "--quiet")
     disco("train", "context", "--features", "features.parquet", "--heads", "level+slope", "--quiet")

@@ -36,6 +36,21 @@ def test_every_encoding_can_be_chosen(tmp_path: Path, encoding: dict[str, object
     assert configured(tmp_path, model={"encoding": encoding}).prior().basket.encoding == expected
 
 
+def test_what_changed_by_default_can_be_set_as_it_was(tmp_path: Path) -> None:
+    now, before = Shop.open(tmp_path), Shop.open(tmp_path, exploration=1, habits=False, model={"smearing": False})
+    assert (now.settings.exploration, now.settings.habits, now.prior().basket.smearing) == (0.1, True, True)
+    assert (before.settings.exploration, before.settings.habits, before.prior().basket.smearing) == (1.0, False, False)
+    plan = {
+        "campaign": "spring",
+        "customers": {"as_of": "2027-03-01"},
+        "depths": {0.1: {}},
+        "objective": {"revenue_weight": 3},
+        "valid": {"from": "2027-03-08", "days": 14},
+        "seed": 1,
+    }
+    assert [shop.read_plan(plan).policy.exploration for shop in (now, before)] == [0.1, 1.0]
+
+
 def test_scale_forgetting_and_engagement_reach_the_belief(tmp_path: Path) -> None:
     belief = configured(
         tmp_path,

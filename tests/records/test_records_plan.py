@@ -37,6 +37,15 @@ def refusal(**more):
     return str(caught.value)
 
 
+def test_the_shop_says_how_far_thompson_explores_where_the_plan_does_not():
+    def found(**policy: object) -> float:
+        return read_plan(content(policy=policy), exploration=0.1).policy.exploration
+
+    assert (found(), found(name="thompson"), found(name="thompson", exploration=1)) == (0.1, 0.1, 1.0)
+    assert found(name="ucb") == 1.0
+    assert read_plan(content(policy={})).policy.exploration == 1.0
+
+
 def test_the_documented_plan_is_read():
     plan = read_plan(content())
     assert plan.offered == (0.1, 0.2, 0.3)

@@ -44,6 +44,7 @@ OIDC_SECRET = "DISCO_OIDC_CLIENT_SECRET"  # nosec B105 - a name
 _SQLITE = "sqlite:///"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _LEAST_SECRET_BYTES = 32
+EXPLORATION = 0.1  # chosen on simulated shops (docs/decisions/165-how-much-to-explore.md)
 _LEAST_SECRET_BITS = 64  # by `_entropy_bits`; 32 random digits have at least 75
 
 
@@ -71,6 +72,9 @@ class ModelSettings(_Section):
         default=1.0, gt=0, le=1, description="weight of a campaign's evidence, per campaign since"
     )
     monotone: bool = Field(default=False, description="make every predicted curve non-decreasing in depth")
+    smearing: bool = Field(
+        default=True, description="correct money by what purchases brought over what a normal law of ln(basket) says"
+    )
 
 
 class EngagementSettings(_Section):
@@ -330,6 +334,15 @@ class ShopSettings(_Section):
         description="what is left of the full price after the cost of goods, such as 45%, or the column of the orders "
         "that has an order's margin in money, after its discount",
     )
+    habits: bool = Field(
+        True,
+        description="in small shops, training puts customers' habits beside what it learns: codes used, usual basket",
+    )
+    exploration: float = Field(
+        EXPLORATION,
+        ge=0,
+        description="of Thompson sampling, in plans that do not say: 1 draws from the posterior, 0 takes its mean",
+    )
     maturity_days: int | None = Field(
         None,
         ge=1,
@@ -405,6 +418,7 @@ class ShopSettings(_Section):
                 depth_scale=model.depth_scale,
                 forgetting=model.forgetting,
                 monotone=model.monotone,
+                smearing=model.smearing,
                 reason="the settings of the shop",
             ),
             engagement=Engagement(

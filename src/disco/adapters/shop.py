@@ -301,4 +301,5 @@ class ShopFolder:
             file=file,
             currency=self.settings.locale.currency,
             lasting_holdout=self.settings.holdout.lasting,
+            exploration=self.settings.exploration,
         )

@@ -498,9 +498,10 @@ def _kept(record: PlanRecord, approval: PlanApproval, store: Store) -> LaunchChe
 def _draft(record: PlanRecord, draft: Draft | None) -> Iterator[LaunchCheck]:
     if draft is None:
         return
-    lasting = record.plan.holdout.lasting  # what a draft without the key became by the shop's setting
+    lasting, exploration = record.plan.holdout.lasting, record.plan.policy.exploration  # as settings of the shop had it
     try:
-        is_same = not any(changed_settings(record.plan, read_plan(draft.plan, lasting_holdout=lasting)))
+        drafted = read_plan(draft.plan, lasting_holdout=lasting, exploration=exploration)
+        is_same = not any(changed_settings(record.plan, drafted))
     except PlanError:
         is_same = False  # a plan that was saved can be read, so the draft has been changed
     if not is_same:

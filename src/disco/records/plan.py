@@ -542,12 +542,18 @@ class Plan(_Section):
 
 
 def read_plan(
-    content: object, *, file: str = "plan", currency: Currency | None = None, lasting_holdout: bool = False
+    content: object,
+    *,
+    file: str = "plan",
+    currency: Currency | None = None,
+    lasting_holdout: bool = False,
+    exploration: float = 1.0,
 ) -> Plan:
     """A plan from parsed YAML or JSON; every problem at once in a PlanError.
 
     currency: of the shop; amounts must not be finer than its minor unit. None: any amount. lasting_holdout: whether a
-    holdout is lasting where the plan does not say; the setting `holdout` of the shop.
+    holdout is lasting where the plan does not say; the setting `holdout` of the shop. exploration: the scale of
+    Thompson sampling where the plan does not say; the setting `exploration` of the shop.
 
     >>> read_plan({"campaign": "x", "depths": {20: {}}}, file="plan.yaml")
     Traceback (most recent call last):
@@ -559,6 +565,9 @@ def read_plan(
         plan = Plan.model_validate(content)
         if lasting_holdout and plan.holdout.share and "lasting" not in plan.holdout.model_fields_set:
             plan = plan.model_copy(update={"holdout": HoldoutSection(share=plan.holdout.share, lasting=True)})
+        if plan.policy.name == "thompson" and "exploration" not in plan.policy.model_fields_set:
+            policy = plan.policy.model_copy(update={"exploration": exploration})
+            plan = plan.model_copy(update={"policy": policy})
         problems = _impractical(plan, file, currency)
         if not problems:
             return plan

@@ -99,7 +99,14 @@ def context(
     start = day_of(window_start, option="--window-start")
     check_outputs(out, inputs=(features, tables, catalogue), replaces="network")
     here = open_shop(shop, engine=engine, master=master)
-    network = ContextNetwork(heads=heads, dimensions=dimensions, max_epochs=max_epochs, seed=seed, device=device)
+    network = ContextNetwork(
+        heads=heads,
+        dimensions=dimensions,
+        max_epochs=max_epochs,
+        habits=here.settings.habits,
+        seed=seed,
+        device=device,
+    )
     with progress(quiet=quiet or as_json) as bar:
         task = bar.add_task("training, epochs", total=max_epochs)
         done = train_context(
@@ -120,7 +127,7 @@ def context(
         )
     warn(done.warnings)
     passes = counted(done.epochs, "epoch")
-    text = f"Trained the context network ({done.heads}, {dimensions} numbers) for {passes}; it is in {out}."
+    text = f"Trained the context network ({done.heads}, {done.dimensions} numbers) for {passes}; it is in {out}."
     if done.codes:
         text += f" It learned who uses a code from {done.codes:,} codes."
     if done.test is not None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from disco import objective
+from disco.adapters.config import EXPLORATION, ShopSettings
 from disco.adapters.tables import FolderTables
 from disco.campaign import Belief, decide
 from disco.entrypoints.demo.shop import NETWORK, TABLES, ShopClock, open_shop, shop_data, shop_prior
@@ -172,7 +173,8 @@ def _train_network(tables: FolderTables, *, before: date, seed: int) -> ContextN
     """Orders and codes of the last three months, features of the year before them."""
     months = before.year * 12 + before.month - 1 - NETWORK_WINDOW_MONTHS
     rows = training_set(tables, window_start=date(months // 12, months % 12 + 1, 1), window_end=before)
-    return ContextNetwork(seed=seed).fit(rows.X, rows.log_full_price, rows.depth, codes=rows.codes)
+    network = ContextNetwork(seed=seed, habits=ShopSettings.model_validate({}).habits)
+    return network.fit(rows.X, rows.log_full_price, rows.depth, codes=rows.codes)
 
 
 def _audience(tables: FolderTables, network: ContextNetwork, *, as_of: date) -> Audience:
@@ -192,7 +194,7 @@ def _plan(campaign: Campaign, *, random: bool, seed: int, as_of: date) -> Plan:
             "customers": {"as_of": as_of},
             "depths": {depth: {"at_most": share} for depth, share in zip(campaign.depths, shares, strict=True)},
             "objective": {"revenue_weight": REVENUE_WEIGHT},
-            "policy": {"name": "random" if random else "thompson"},
+            "policy": {"name": "random"} if random else {"name": "thompson", "exploration": EXPLORATION},
             "control": {"share": 0.0 if random else CONTROL_SHARE},
             "valid": {"from": campaign.starts_on, "days": campaign.valid_days},
             "channel": str(campaign.channel),
@@ -211,7 +213,7 @@ def _decide_again(planned: Planned, audience: Audience, belief: Belief, shop: Re
         members,
         belief=belief,
         offer=offer,
-        policy=Thompson(),
+        policy=Thompson(exploration=EXPLORATION),
         campaign=planned.plan.campaign,
         seed=planned.plan.seed,
     )

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from disco.adapters.config import EXPLORATION, ShopSettings
 from disco.adapters.shop_data import FolderShopData
-from disco.belief import BasketModel, Engagement, SmoothSpline
 from disco.campaign import Belief
 from disco.office.drafts.use_cases import put_draft
 from disco.operations.contexts import FeatureCache
@@ -60,7 +60,7 @@ def shop_data(folder: Path) -> FolderShopData:
 
 def shop_prior() -> Belief:
     """The belief before any campaign: that of a shop whose settings do not say otherwise."""
-    return Belief(basket=BasketModel(encoding=SmoothSpline(), depth_scale=0.5), engagement=Engagement())
+    return ShopSettings.model_validate({}).prior()
 
 
 def complete_shop(folder: Path, *, seed: int, secret: bytes) -> date:
@@ -74,7 +74,7 @@ def complete_shop(folder: Path, *, seed: int, secret: bytes) -> date:
         site = Site(store=store, data=data, clock=clock, prior=prior, cache=cache)
         running = _plan(RUNNING, retailer=retailer, starts_on=clock.today, seed=seed)
         running["segments"] = {"column": "country", "limits": {"US": {"0.3": {"at_most": "2%"}}}}
-        planned = make_plan(site, read_plan(running))
+        planned = make_plan(site, read_plan(running, exploration=EXPLORATION))
         launch_plan(site, planned.plan_id, approval=ApprovalRule.NONE, secret=secret)
         outcomes = retailer.respond(export_codes(store, RUNNING)).outcomes
         clock.today += timedelta(days=_DAYS_OF_ANSWERS)

@@ -169,7 +169,9 @@ def test_what_control_and_holdout_cost_is_what_a_plan_without_them_would_bring_m
     plan = {**PLAN, "budget": round(found["ceiling"], 10), "control": {"share": 0}}
     alone = Shop.open(planning_shop)
     with alone.site() as site:
-        total = make_plan(site, read_plan(plan), dry_run=True).as_dict()["total"]
+        total = make_plan(site, read_plan(plan, exploration=alone.settings.exploration), dry_run=True).as_dict()[
+            "total"
+        ]
     for name in ("revenue", "markdown"):
         lost = total[name]["value"] - found["total"][name]["value"]
         assert found["groups_cost"][name] == pytest.approx(lost, abs=0.01)
