@@ -538,7 +538,7 @@ class Shop(ShopFolder):
             with self.data.tables() as tables:
                 window_start = months_later(day_after_last_order(tables), -months - 1)
         return train_context(
-            ContextNetwork(**parameters),
+            ContextNetwork(**{"habits": self.settings.habits, **parameters}),
             lambda _: self.data.tables(),
             out=self.folder / self.settings.context,
             tables=self.settings.data_place(self.folder),

@@ -197,52 +197,6 @@ def _replay(shop: Shop, body: bodies.ReplayBody, report: Report) -> Result:
     return shop.replay(**dict(body) | files, report=report)
 
 
-<<<<<<< HEAD
-=======
-def train(
-    shop: Shop,
-    window_start: date,
-    *,
-    months: int = 3,
-    heads: str = "level+slope+engagement",
-    maturity_days: int | None = None,
-    dimensions: int = 6,
-    max_epochs: int = 40,
-    seed: int = 0,
-    device: str = "auto",
-    catalogue: Mapping[str, Any] | None = None,
-    report: Report | None = None,
-) -> Result:
-    """Train the context network on the shop's own tables, into the shop's own network."""
-    from disco.entrypoints.python import tables_opener
-    from disco.features import ContextNetwork
-    from disco.features.catalogue import read_selection
-    from disco.operations.training import train_context
-
-    network = ContextNetwork(
-        heads=heads,
-        dimensions=dimensions,
-        max_epochs=max_epochs,
-        habits=shop.settings.habits,
-        seed=seed,
-        device=device,
-    )
-    return train_context(
-        network,
-        tables_opener(shop.folder),
-        out=shop.folder / shop.settings.context,
-        tables=shop.settings.data_place(shop.folder),
-        window_start=window_start,
-        months=months,
-        catalogue=None if catalogue is None else read_selection(catalogue, where="catalogue"),
-        maturity=shop.maturity(maturity_days),
-        threads=shop.engine.threads,
-        engine=shop.engine,
-        progress=lambda epoch, most: None if report is None else report(epoch, most, "epochs"),
-    )
-
-
->>>>>>> 21c0843b (Explore less by default, with smearing and habits)
 def _within(shop: Shop, name: str) -> Path:
     """A file in the shop's folder, also where links lead elsewhere."""
     place = (shop.folder / name).resolve()
