@@ -56,7 +56,7 @@ def test_no_success_in_either_arm_gives_an_interval_all_the_same():
         ({"metrics": []}, "at least one column"),
         ({"metrics": "revenue/"}, "COLUMN/COLUMN"),
         ({"metrics": "group"}, "a figure as well"),
-        ({"data": 3}, "an int; expected a data frame"),
+        ({"data": 3}, "an int; expected a file, a data frame"),
         ({"data": "nowhere.csv"}, "no such file"),
         ({"control": "old"}, "control, new"),
         ({"level": 2}, "level"),

@@ -8,8 +8,9 @@ import pytest
 
 from disco.features import build_features, training_set
 from disco.features.builder import FeatureRequest
-from disco.features.training_set import months_later, opened_training
+from disco.features.training_set import OWN_CODES, months_later, opened_training
 from disco.records.errors import InputError, SchemaMismatchError
+from disco.records.maturity import Maturity
 
 START, END = dt.date(2026, 1, 1), dt.date(2026, 4, 1)
 
@@ -92,3 +93,34 @@ def test_a_window_that_ends_before_it_starts_is_refused(tables, memory_tables):
 def test_months_end_on_days_that_exist():
     assert months_later(dt.date(2026, 1, 31), 1) == dt.date(2026, 2, 28)
     assert months_later(dt.date(2023, 11, 15), 3) == dt.date(2024, 2, 15)
+
+
+def test_codes_of_own_campaigns_teach_without_a_table_of_codes_and_none_counts_twice(tables, memory_tables):
+    """The same codes as DISCO knows them, beside a table with all of them, with half of them, and without one."""
+    maturity, sent_codes = Maturity(1), tables["codes"].to_pylist()
+    rows = [
+        {
+            **{name: row[name] for name in ("depth", "sent_at")},
+            "code_id": str(row["code_id"]),
+            "customer_id": str(row["customer_id"]),
+            "campaign_id": f"of {row['code_id']}",  # a campaign sends a customer one code
+            "used": row["redeemed_at"] is not None and row["redeemed_at"] < row["sent_at"] + dt.timedelta(days=1),
+        }
+        for row in sent_codes
+    ]
+    own = pa.Table.from_pylist(rows, schema=OWN_CODES)
+
+    def sent(given, **more):
+        with opened_training(memory_tables(given), FeatureRequest(as_of=START), window_end=END) as training:
+            schema, batches = training.codes(maturity, **more)
+            return pa.Table.from_batches(batches, schema).select(["customer_id", "sent_at", "depth", "code_used"])
+
+    known = sent(tables)
+    assert known.num_rows > 0
+    assert sent(tables, own=own).equals(known)
+    half = tables["codes"].slice(0, tables["codes"].num_rows // 2)
+    without = {name: table for name, table in tables.items() if name != "codes"}
+    key = [("sent_at", "ascending"), ("customer_id", "ascending"), ("depth", "ascending")]
+    for given in (tables | {"codes": half}, without):
+        assert sent(given, own=own).sort_by(key).equals(known.sort_by(key))
+    assert sent(without).num_rows == 0

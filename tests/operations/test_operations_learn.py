@@ -26,6 +26,7 @@ from disco.operations.learn import (
 from disco.operations.learned import learned_belief
 from disco.operations.outcomes import ingest, revert
 from disco.operations.site import Site
+from disco.operations.training import own_codes
 from disco.operations.upkeep import audit
 from disco.records.errors import StateError
 
@@ -266,3 +267,15 @@ def test_a_version_that_does_not_exist_is_refused_whatever_its_number(shop, laun
     for asked in (lambda: activate(shop.store, number), lambda: learned_belief(shop.store, number)):
         with pytest.raises(StateError, match=f"no version {number}. There are versions 1 to 1"):
             asked()
+
+
+def test_codes_of_own_campaigns_are_rows_for_training_once_they_have_matured(shop, launched):
+    assert own_codes(shop.store, today=shop.after).num_rows == 0  # no outcome came: perhaps the file is missing
+    sent = shop.sent(launched)
+    receive(shop, shop.outcomes(sent[:10]))
+    assert own_codes(shop.store, today=date(2027, 3, 20)).num_rows == 0
+    rows = own_codes(shop.store, today=shop.after).to_pylist()
+    used = {row["customer_id"] for row in rows if row["used"]}
+    assert used == {str(row["customer_id"]) for row in sent[:10]}
+    assert [(row["code_id"], row["depth"]) for row in rows] == [(row["code"], row["depth"]) for row in sent]
+    assert {(row["campaign_id"], row["sent_at"].date()) for row in rows} == {("spring", date(2027, 3, 8))}

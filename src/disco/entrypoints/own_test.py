@@ -46,7 +46,7 @@ def ab(
         table = read_experiment_file(Path(data), arm=arm, figures=[*figures, *known])
     else:
         source = "the table"
-        rows = as_arrow(data, where="data")
+        rows = as_arrow(data, where="data", besides="a file, ")
         table = read_experiment_table(rows, arm=arm, figures=[*figures, *known], name=source)
     return read_experiment(
         table,

@@ -546,11 +546,19 @@ class Shop(ShopFolder):
             months=months,
             catalogue=None if catalogue is None else read_selection(catalogue, where="catalogue"),
             maturity=self.maturity(maturity_days),
+            own=self.own_codes(),
             threads=self.engine.threads,
             engine=self.engine,
             cluster=self.cluster_engine,
             progress=None if report is None else lambda epoch, most: report(epoch, most, "epochs"),
         )
+
+    def own_codes(self) -> "pa.Table":
+        """The matured codes of the shop's own campaigns, used or not: they teach engagement without a table `codes`."""
+        from disco.operations.training import own_codes
+
+        with self.store(missing="scratch") as store:
+            return own_codes(store, today=self.clock.today())
 
     # ---- what is kept about customers, and may go
 
@@ -816,5 +824,5 @@ def _outcomes(
     if isinstance(outcomes, str | Path):
         name = named or str(outcomes)
         return read_outcomes_file(Path(outcomes), written=settings.written, file=name), name
-    rows = as_arrow(outcomes, where="outcomes")
+    rows = as_arrow(outcomes, where="outcomes", besides="a file, ")
     return rows, named or ("a table" if rows is outcomes else "a data frame")

@@ -216,10 +216,16 @@ class TrainingTables:
           WHERE o.full_minor > 0 AND f.{HISTORY_FEATURE} > 0 AND ({depth}) IS NOT NULL
           ORDER BY o.ordered_at, o.order_key""")
 
-    def codes(self, maturity: Maturity = BY_EXPIRY) -> Rows:
+    def codes(self, maturity: Maturity = BY_EXPIRY, *, own: pa.Table | None = None) -> Rows:
         """The matured codes that were sent in the window, as (schema, record batches) in time order; no row without a
-        table of codes. A code is used if that was before it matured."""
+        table of codes and own ones. A code is used if that was before it matured.
+
+        own: matured codes of the shop's own campaigns, as `OWN_CODES`; those that the table of codes has, too, count
+        once.
+        """
         sent = self._matured(maturity)
+        if own is not None and own.num_rows:
+            sent = self._with_own(sent, own)
         if sent is None:
             schema = self._schema(pa.schema([*_CODE_FIELDS, *((each.name, pa.float64()) for each in self.chosen)]))
             return schema, iter(())
@@ -250,6 +256,24 @@ class TrainingTables:
             return None
         known_until = newest + timedelta(days=1)
         return self.within.sent_codes(days=self._days, maturity=maturity, matured_by=known_until)
+
+    def _with_own(self, sent: str | None, own: pa.Table) -> str:
+        """SELECT of the matured codes and of those own ones that are not among the table's."""
+        self.connection.register("own_codes", own)
+        kind = "BIGINT" if self.before.key("customer", "customers", "f").endswith("AS BIGINT)") else "VARCHAR"
+        unknown = ""
+        if sent is not None:
+            unknown = """AND NOT EXISTS (
+              SELECT 1 FROM raw_codes t WHERE CAST(t.customer_id AS VARCHAR) = o.customer_id
+                AND (CAST(t.campaign_id AS VARCHAR) = o.campaign_id OR CAST(t.code_id AS VARCHAR) = o.code_id))"""
+        rows = f"""
+          SELECT TRY_CAST(o.customer_id AS {kind}) AS customer, o.code_id AS code_key, o.sent_at,
+                 CAST(round_even(o.depth * 10000, 0) AS INTEGER) AS depth_bp, o.campaign_id AS campaign, o.used,
+                 FALSE AS used_late
+          FROM own_codes o WHERE {self.within.within("sent_at", days=self._days, alias="o")} {unknown}"""
+        if sent is None:
+            return rows
+        return f"SELECT * REPLACE (CAST(code_key AS VARCHAR) AS code_key) FROM ({sent}) UNION ALL {rows}"
 
     @property
     def _names(self) -> str:
@@ -298,6 +322,17 @@ def late_codes(used: int, late: int, maturity: Maturity) -> tuple[str, ...]:
     )
 
 
+OWN_CODES = pa.schema(
+    {
+        "code_id": pa.string(),
+        "customer_id": pa.string(),
+        "campaign_id": pa.string(),
+        "depth": pa.float64(),
+        "sent_at": pa.timestamp("us"),
+        "used": pa.bool_(),
+    }
+)
+"""Codes of a shop's own campaigns, of which it is known whether they were used."""
 _CODE_FIELDS = (
     ("customer_id", pa.string()),
     ("sent_at", pa.timestamp("us")),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from disco.features.files import read_schema, write_batches
 from disco.features.network import WITH_ENGAGEMENT
 from disco.features.on_engine import MOST_CUSTOMERS, batches_by, sampled_batches
 from disco.features.training_set import (
+    OWN_CODES,
     TrainingSet,
     TrainingTables,
     late_codes,
@@ -28,9 +29,11 @@ from disco.features.training_set import (
     unsent_codes,
     with_history,
 )
+from disco.operations.purchases import net_purchases
 from disco.operations.replay import read_log
 from disco.records.errors import InputError, UsageError
 from disco.records.files import temporary_folder
+from disco.records.identity import places_in
 from disco.records.maturity import BY_EXPIRY, Maturity
 from disco.records.ports import Engine, TableEngine, Tables
 from disco.records.result import Result
@@ -140,6 +143,30 @@ def maturity_of(store: Store) -> Maturity:
     return Maturity(own={one.campaign: None if one.recalled_at else one.matures_on for one in records})
 
 
+def own_codes(store: Store, *, today: date) -> pa.Table:
+    """The codes that the shop's own campaigns sent at their launch, as `OWN_CODES`.
+
+    Of campaigns that have matured and of which outcomes came; codes of a recalled one had less time than the others.
+    """
+    parts = [OWN_CODES.empty_table()]
+    with store.reading() as transaction:
+        for record in transaction.plans.campaigns():
+            if record.recalled_at is not None or record.matures_on > today:
+                continue
+            applied = transaction.ledger.applied(record.campaign)
+            if not applied.num_rows:
+                continue
+            sent = transaction.decisions.of(record.campaign)
+            sent = sent.filter(pc.and_(sent["code"].is_valid(), pc.invert(sent["late"])))
+            bought = net_purchases(applied)
+            codes = sent["code"].combine_chunks()
+            used = places_in(codes, among=bought.code.filter(pa.array(bought.full_price_minor > 0))).is_valid()
+            day = datetime.combine(record.plan.valid.start, time())
+            columns = [codes, sent["customer_id"], pa.repeat(record.campaign, len(codes)), sent["depth"]]
+            parts.append(pa.table([*columns, pa.array([day] * len(codes), pa.timestamp("us")), used], schema=OWN_CODES))
+    return pa.concat_tables(parts)
+
+
 def train_context(
     network: ContextNetwork,
     open_tables: OpenTables,
@@ -151,6 +178,7 @@ def train_context(
     months: int = 3,
     catalogue: Sequence[Feature] | None = None,
     maturity: Maturity = BY_EXPIRY,
+    own: pa.Table | None = None,
     most_customers: int = MOST_CUSTOMERS,
     threads: int | None = None,
     engine: Engine | None = None,
@@ -162,13 +190,13 @@ def train_context(
 
     features: a file of `write_features` as of the window's first day, or rows with log_full_price and depth. tables:
     a folder or database URL; needed with `window_start` where no file of features is given. maturity: when a
-    code counts. most_customers: of a shop with more, about so many are taken by
-    the hashes of their ids. cluster: computes the features. check: called before the training with the place of the
-    tables, which a file of features may name.
+    code counts. own: codes of the shop's own campaigns (`own_codes`), which need no table of codes. most_customers: of
+    a shop with more, about so many are taken by the hashes of their ids. cluster: computes the features. check: called
+    before the training with the place of the tables, which a file of features may name.
     """
     with temporary_folder("train") as folder:
         builder = _Builder(open_tables, cluster, most_customers, threads, folder)
-        made = _training_rows(builder, features, tables, window_start, months, catalogue, maturity)
+        made = _training_rows(builder, features, tables, window_start, months, catalogue, maturity, own)
         check(made.tables)
         codes = made.codes if network.heads == WITH_ENGAGEMENT else None
         notes = list(made.notes)
@@ -242,6 +270,7 @@ def _training_rows(
     months: int,
     catalogue: Sequence[Feature] | None,
     maturity: Maturity,
+    own: pa.Table | None,
 ) -> _TrainingRows:
     built: Any = None
     chosen = catalogue
@@ -272,7 +301,7 @@ def _training_rows(
         coded = _CodedOrders()
         schema, batches = training.orders()
         count = write_batches(rows, schema, coded.watch(batches))
-        codes = write_batches(sent, *training.codes(maturity))
+        codes = write_batches(sent, *training.codes(maturity, own=own))
         notes = () if given else missing_tables(choose(chosen), source.names())
         if "codes" in source.names():
             notes += unsent_codes(coded.all, coded.unknown) + late_codes(*training.late_use(maturity), maturity)

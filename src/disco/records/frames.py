@@ -34,10 +34,11 @@ def is_frame(value: object) -> bool:
     return hasattr(value, "__arrow_c_stream__") or is_pandas(value)
 
 
-def as_arrow(frame: Any, *, where: str) -> "pa.Table":
+def as_arrow(frame: Any, *, where: str, besides: str = "") -> "pa.Table":
     """The rows of a data frame of pandas, Polars, DuckDB or another library, an Arrow table, or a mapping of columns.
 
-    An index of pandas that has a name becomes a column; one without a name only counts the rows.
+    An index of pandas that has a name becomes a column; one without a name only counts the rows. besides: what else the
+    caller takes, for the message.
 
     >>> as_arrow({"a": [1, 2]}, where="orders").to_pydict()
     {'a': [1, 2]}
@@ -55,7 +56,7 @@ def as_arrow(frame: Any, *, where: str) -> "pa.Table":
         found = kind_of(frame)
     except (pa.ArrowException, TypeError, ValueError) as error:
         found = f"{kind_of(frame)}: {' '.join(str(error).split())}"[:200]
-    expected = "a data frame (pandas, Polars, DuckDB, …), an Arrow table, or a mapping of columns"
+    expected = f"{besides}a data frame (pandas, Polars, DuckDB, …), an Arrow table, or a mapping of columns"
     raise InputError(where, found=found, expected=expected) from None
 
 

@@ -119,6 +119,7 @@ def context(
             months=months,
             catalogue=None if catalogue is None else read_selection(read_yaml(catalogue), where=str(catalogue)),
             maturity=here.maturity(maturity_days),
+            own=here.own_codes(),
             threads=here.engine.threads,
             engine=here.engine,
             cluster=here.cluster_engine,
