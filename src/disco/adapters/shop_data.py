@@ -17,7 +17,7 @@ from disco.records.tables import PLAIN, TableFormat
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from disco.adapters.tables import FolderTables, SqlTables
+    from disco.adapters.tables import FetchedTables, FolderTables
     from disco.features import ContextNetwork
     from disco.features.eligibility import Question
     from disco.records.id_list import IdList
@@ -51,7 +51,7 @@ class FolderShopData:
         """The currency and the time zone of the tables."""
         return self.written.locale
 
-    def tables(self) -> "FolderTables | SqlTables":
+    def tables(self) -> "FolderTables | FetchedTables":
         """The retailer's tables; a context manager."""
         from disco.adapters.tables import open_tables
 

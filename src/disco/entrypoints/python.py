@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from disco.adapters.tables import FolderTables, SqlTables
+    from disco.adapters.tables import FetchedTables, FolderTables
     from disco.features import ContextNetwork
     from disco.office.approvals.use_cases import Approved
     from disco.office.audit.use_cases import AuditPage, AuditVerdict
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from disco.operations.demand import Demand
     from disco.operations.explain import Explanation
     from disco.operations.export import Exported
+    from disco.operations.export_table import TableExported
     from disco.operations.forget import Forgotten, PersonalData, Pruned
     from disco.operations.late import LateArrivals, LateDecision, LateDesk, PreparedArrivals
     from disco.operations.launch import CampaignState, Launched, Recalled
@@ -164,6 +165,24 @@ class Shop(ShopFolder):
         check_outputs(place, shop=self.folder)
         with self.store() as store:
             return export(store, campaign, file=place, data=self.data)
+
+    def export_to(
+        self, campaign: str, place: str, *, kind: str = "codes", as_of: date | None = None
+    ) -> "TableExported":
+        """Let a table elsewhere hold the codes, decisions or results of a campaign, exactly once.
+
+        place: URL#TABLE of a database, a DuckDB file or a Delta lake, as docs/warehouses.md says.
+        kind: codes, decisions or results; as_of: the day of the read-out of results.
+        """
+        from disco.adapters.tables.warehouse import Export, export_to
+        from disco.operations.export_table import TableExported, read_kind, rows_of_table
+
+        asked, day = read_kind(kind), as_of or self.clock.today()
+        with self.store() as store:
+            rows, key = rows_of_table(store, self.data, campaign, asked, as_of=day)
+        own = self.settings.database_place(self.folder)
+        table, changed = export_to(place, Export(rows, campaign, key), own_database=own)
+        return TableExported(campaign=campaign, kind=asked, table=table, rows=rows.num_rows, changed=changed)
 
     def ingest(
         self,
@@ -784,11 +803,11 @@ def validate_tables_at(place: str, *, settings: ShopSettings, as_of: date) -> "T
     )
 
 
-def tables_opener(shop: Path) -> "Callable[[str], FolderTables | SqlTables]":
+def tables_opener(shop: Path) -> "Callable[[str], FolderTables | FetchedTables]":
     """Opens tables at a place, written as the settings of the shop that they lie in say, or else of `shop`."""
     from disco.adapters.tables import open_tables
 
-    def opened(place: str) -> "FolderTables | SqlTables":
+    def opened(place: str) -> "FolderTables | FetchedTables":
         settings = settings_of_tables(place, shop=shop)
         return open_tables(place, queries=settings.queries, written=settings.written)
 

@@ -233,6 +233,7 @@ USE_CASES = (
     # a campaign's life
     UseCase(Shop.launch, "operations.launch:Launched", "launch", job=JobKind.LAUNCH, run=_launch),
     UseCase(Shop.export, "operations.export:Exported", "export"),
+    UseCase(Shop.export_to, "operations.export_table:TableExported", "export"),
     UseCase(Shop.ingest, "operations.outcomes:Ingested", "ingest"),
     UseCase(Shop.quarantine, "operations.outcomes:Quarantine", "quarantine"),
     UseCase(Shop.revert, "operations.outcomes:Reverted", "revert",

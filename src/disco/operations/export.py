@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from disco.operations.codes import sent_codes
 from disco.records.arrow_tables import columns_of
+from disco.records.campaign_records import CampaignRecord
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError, StateError, UsageError
 from disco.records.files import written_whole
@@ -120,11 +121,7 @@ def export(store: Store, campaign: str, *, file: Path | None = None, data: "Shop
     with store.reading() as transaction:
         record = transaction.plans.campaign(campaign)
     plan = record.plan
-    if record.recalled_at is not None:
-        raise StateError(
-            f"Campaign {campaign} was recalled on {record.recalled_at:%Y-%m-%d}, so its codes must not be sent",
-            fix=f"`disco recall {campaign} -o FILE` writes the codes that the shop has to make invalid.",
-        )
+    refuse_recalled(record)
     codes = export_codes(store, campaign)
     rows, without_email = codes, None
     if plan.export is not None:
@@ -147,6 +144,15 @@ def export(store: Store, campaign: str, *, file: Path | None = None, data: "Shop
         write_rows(rows, file, store.locale)
         _write_manifest(found, file)
     return found
+
+
+def refuse_recalled(record: CampaignRecord) -> None:
+    """StateError for a campaign whose codes must not be sent any more."""
+    if record.recalled_at is not None:
+        raise StateError(
+            f"Campaign {record.campaign} was recalled on {record.recalled_at:%Y-%m-%d}, so its codes must not be sent",
+            fix=f"`disco recall {record.campaign} -o FILE` writes the codes that the shop has to make invalid.",
+        )
 
 
 def write_rows(rows: pa.Table, file: Path, locale: Locale) -> None:

@@ -1,4 +1,4 @@
-"""Readers of a retailer's tables: a folder of files, queries of a database, or data frames."""
+"""Readers of a retailer's tables: of files, a database, a DuckDB file, a Delta lake, or data frames."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,6 +6,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, overload
 
+from disco.adapters.tables.fetched import FetchedTables
 from disco.adapters.tables.folder import FolderTables
 from disco.adapters.tables.frames import FrameTables
 from disco.adapters.tables.sql import SqlTables
@@ -13,13 +14,13 @@ from disco.records.errors import TableError
 from disco.records.tables import PLAIN, TableFormat
 from disco.records.validation import TablesReport, validate
 
-__all__ = ["FolderTables", "FrameTables", "SqlTables", "open_tables", "validate_tables"]
+__all__ = ["FetchedTables", "FolderTables", "FrameTables", "SqlTables", "open_tables", "validate_tables"]
 
 
 @overload
 def open_tables(
     place: str | Path, *, queries: Mapping[str, str] | None = None, written: TableFormat = PLAIN
-) -> FolderTables | SqlTables: ...
+) -> FolderTables | FetchedTables: ...
 
 
 @overload
@@ -31,8 +32,11 @@ def open_tables(
     *,
     queries: Mapping[str, str] | None = None,
     written: TableFormat = PLAIN,
-) -> FolderTables | SqlTables | FrameTables:
-    """A folder, a database URL such as `postgresql+psycopg://user@host/shop`, or data frames by the names of tables.
+) -> FolderTables | FetchedTables | FrameTables:
+    """A folder, a URL, or data frames by the names of tables.
+
+    A URL is of a database (`postgresql://user@host/shop`), of a DuckDB file (`duckdb:////srv/shop.duckdb`) or of a
+    Delta lake (`delta:////srv/lake`, `delta+s3://bucket/lake`).
 
     place: data frames may be of pandas, Polars, DuckDB or any library with Arrow's PyCapsule protocol, or Arrow tables.
     queries: SELECTs by table name, over the database or over files of the folder (`FROM 'lines.csv'`).
@@ -40,12 +44,21 @@ def open_tables(
     """
     if isinstance(place, Mapping):
         return FrameTables(place, written=written)
-    if "://" in str(place):
+    scheme = str(place).partition("://")[0].partition("+")[0] if "://" in str(place) else ""
+    if scheme == "duckdb":
+        from disco.adapters.tables.duckdb_file import DuckDbTables
+
+        return DuckDbTables(str(place), queries=queries, written=written)
+    if scheme == "delta":
+        from disco.adapters.tables.delta import DeltaTables
+
+        return DeltaTables(str(place), queries=queries, written=written)
+    if scheme:
         return SqlTables(str(place), queries=queries, written=written)
     return FolderTables(Path(place), written=replace(written, queries=queries) if queries else written)
 
 
-def validate_tables(tables: FolderTables | SqlTables | FrameTables, *, as_of: date) -> TablesReport:
+def validate_tables(tables: FolderTables | FetchedTables | FrameTables, *, as_of: date) -> TablesReport:
     """Every problem of the tables and of how their files are named."""
     try:
         report = validate([tables.source(name) for name in tables.names()], as_of=as_of)

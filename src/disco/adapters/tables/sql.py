@@ -1,20 +1,24 @@
-"""Tables behind a database URL: one query each, fetched once in batches into a temporary file, then read from there."""
+"""Tables behind a database URL: one query each, fetched once in batches into a temporary file, then read from there.
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+And rows out into one of its tables.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
 
 from disco.adapters.tables.columns import NamedSource, too_many_columns
-from disco.records.errors import InputError, MissingPartError, Problem, did_you_mean
-from disco.records.files import temporary_folder
+from disco.adapters.tables.fetched import FetchedTables, refuse_unknown
+from disco.adapters.tables.warehouse import CAMPAIGN, Export, equal_rows, reached, refuse_other_columns
+from disco.records.errors import InputError, MissingPartError
 from disco.records.tables import MOST_COLUMNS, PLAIN, SCHEMAS, TableFormat
 
-_ROWS_PER_FETCH = 50_000
+_ROWS_PER_FETCH, _ROWS_PER_INSERT = 50_000, 10_000
 # of a transaction that reads; SQLite's driver would commit `WITH … DELETE` by itself
 _READ_ONLY = {"sqlite": "PRAGMA query_only = ON", "postgresql": "SET TRANSACTION READ ONLY"}
 
@@ -44,11 +48,8 @@ class SqlSource(NamedSource):
         return self.file, row + 1
 
 
-class SqlTables:
-    """The `Tables` port over a database: `queries` by table name; without them the tables of these names.
-
-    A context manager: its temporary files go when it closes.
-    """
+class SqlTables(FetchedTables):
+    """`queries` by table name; without them the tables of these names."""
 
     def __init__(
         self,
@@ -57,69 +58,28 @@ class SqlTables:
         queries: Mapping[str, str] | None = None,
         written: TableFormat = PLAIN,
     ) -> None:
-        self._written, self.locale = written, written.locale
-        for name in queries or ():
-            if name not in SCHEMAS:
-                expected = f"one of {', '.join(SCHEMAS)}"
-                raise InputError("queries", found=name, expected=expected, fix=did_you_mean(name, SCHEMAS))
+        refuse_unknown(queries)
+        self._engine, shown = _opened(url, make=False)
         try:
-            parsed = sa.make_url(url)
-            if parsed.drivername in ("postgresql", "postgres"):
-                parsed = parsed.set(drivername="postgresql+psycopg")  # the driver that the store uses, too
-            self._shown = parsed.render_as_string(hide_password=True)
-            if parsed.get_backend_name() == "sqlite" and parsed.database and not Path(parsed.database).is_file():
-                # SQLite would make an empty database and say that it has no tables
-                raise InputError(self._shown, found="no such file", expected="an existing SQLite database")
-            self._engine = sa.create_engine(parsed)
-            self._queries = dict(queries) if queries else self._tables_there()
-        except ModuleNotFoundError as error:
-            raise MissingPartError(
-                "database URL", found=str(error), expected="the driver it names", fix="Install that driver."
-            ) from error
+            wanted = dict(queries) if queries else self._tables_there()
         except sa.exc.SQLAlchemyError as error:
-            raise self._refusal("database URL", error) from error
-        if not self._queries:
-            raise InputError(self._shown, found="none of our tables", expected=f"one of {', '.join(SCHEMAS)}")
-        self._opened = ExitStack()
-        self._folder = self._opened.enter_context(temporary_folder("sql"))
-        self._sources: dict[str, SqlSource] = {}
-
-    def __repr__(self) -> str:
-        return f"SqlTables({self._shown!r}: {', '.join(self.names())})"
+            raise _refusal("database URL", error) from error
+        super().__init__(shown, wanted, written=written)
 
     def _tables_there(self) -> dict[str, str]:
         there = sa.inspect(self._engine)
         names = {*there.get_table_names(), *there.get_view_names()}
         return {name: f"SELECT * FROM {name}" for name in SCHEMAS if name in names}
 
-    @staticmethod
-    def _refusal(what: str, error: Exception) -> InputError:
-        reason = " ".join(str(error).split("\n")[0].split())
-        return InputError(
-            what, found=reason[:200], expected="a database that answers", fix="Check the URL and the query."
-        )
+    def _fetch(self, name: str, wanted: str, folder: Path) -> SqlSource:
+        spool = folder / f"{name}.arrow"
+        try:
+            self._spool(name, wanted, spool)
+        except sa.exc.SQLAlchemyError as error:
+            raise _refusal(f"query of {name}", error) from error
+        return SqlSource(name, file=f"{name} (SQL)", spool=spool, written=self._written)
 
-    def names(self) -> tuple[str, ...]:
-        return tuple(name for name in SCHEMAS if name in self._queries)
-
-    def scan(self, name: str) -> pa.Table:
-        return self.source(name).scan()
-
-    def source(self, name: str) -> SqlSource:
-        if name not in self._queries:
-            raise InputError(
-                f"table {name} in {self._shown}", found=f"only {', '.join(self.names())}", expected="a query"
-            )
-        if name not in self._sources:
-            spool = self._folder / f"{name}.arrow"
-            try:
-                self._fetch(name, self._queries[name], spool)
-            except sa.exc.SQLAlchemyError as error:
-                raise self._refusal(f"query of {name}", error) from error
-            self._sources[name] = SqlSource(name, file=f"{name} (SQL)", spool=spool, written=self._written)
-        return self._sources[name]
-
-    def _fetch(self, table: str, query: str, spool: Path) -> None:
+    def _spool(self, table: str, query: str, spool: Path) -> None:
         with self._engine.connect() as connection:
             if (read_only := _READ_ONLY.get(connection.dialect.name)) is not None:
                 connection.exec_driver_sql(read_only)
@@ -133,22 +93,89 @@ class SqlTables:
                     columns = [pa.array(map(_text, column), pa.string()) for column in zip(*rows, strict=True)]
                     writer.write_batch(pa.record_batch(columns, schema=schema))
 
-    def problems(self) -> tuple[Problem, ...]:
-        return ()
-
-    def notes(self) -> tuple[str, ...]:
-        """Nothing has to be found out about a query."""
-        return ()
-
     def close(self) -> None:
-        self._opened.close()
+        super().close()
         self._engine.dispose()
 
-    def __enter__(self) -> "SqlTables":
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+class SqlTarget:
+    """A database that tables are written to.
+
+    Rows have a primary key, and PostgreSQL also locks the table: two exports at once double nothing, one of them fails.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._engine, self.shown = _opened(url, make=True)
+
+    def replace(self, table: str, export: Export) -> bool:
+        schema, _, name = table.rpartition(".")
+        with reached(self.shown, sa.exc.SQLAlchemyError), self._engine.begin() as connection:
+            place = _table(name, schema or None, export)
+            if sa.inspect(connection).has_table(name, schema=schema or None):
+                there = sa.inspect(connection).get_columns(name, schema=schema or None)
+                refuse_other_columns(table, [column["name"] for column in there], export)
+            else:
+                place.create(connection)
+            if connection.dialect.name == "postgresql":
+                quoted = connection.dialect.identifier_preparer.format_table(place)
+                connection.exec_driver_sql(f"LOCK TABLE {quoted} IN SHARE ROW EXCLUSIVE MODE")
+            of_campaign = place.c[CAMPAIGN] == export.campaign
+            present = connection.execute(sa.select(place).where(of_campaign)).mappings().all()
+            if equal_rows(pa.Table.from_pylist([dict(row) for row in present], export.rows.schema), export.rows):
+                return False
+            connection.execute(place.delete().where(of_campaign))
+            for batch in export.rows.to_batches(_ROWS_PER_INSERT):
+                connection.execute(place.insert(), batch.to_pylist())
+        return True
+
+
+def _table(name: str, schema: str | None, export: Export) -> sa.Table:
+    columns = [
+        sa.Column(field.name, _sql_type(field.type), primary_key=field.name in export.key, autoincrement=False)
+        for field in export.rows.schema
+    ]
+    return sa.Table(name, sa.MetaData(), *columns, schema=schema)
+
+
+def _sql_type(kind: pa.DataType) -> sa.types.TypeEngine[Any]:
+    for is_kind, sql in _SQL_TYPES:
+        if is_kind(kind):
+            return sql
+    return sa.Text()
+
+
+_SQL_TYPES: tuple[tuple[Callable[[pa.DataType], bool], sa.types.TypeEngine[Any]], ...] = (
+    (pa.types.is_boolean, sa.Boolean()),
+    (pa.types.is_integer, sa.BigInteger()),
+    (pa.types.is_floating, sa.Double()),
+    (pa.types.is_timestamp, sa.DateTime(timezone=True)),
+    (pa.types.is_date, sa.Date()),
+)
+
+
+def _opened(url: str, *, make: bool) -> tuple[sa.Engine, str]:
+    """(the database, its URL without the password). make: a SQLite file that is absent is made."""
+    try:
+        parsed = sa.make_url(url)
+        if parsed.drivername in ("postgresql", "postgres"):
+            parsed = parsed.set(drivername="postgresql+psycopg")  # the driver that the store uses, too
+        shown = parsed.render_as_string(hide_password=True)
+        is_file = parsed.get_backend_name() == "sqlite" and parsed.database
+        if is_file and not make and not Path(str(parsed.database)).is_file():
+            # SQLite would make an empty database and say that it has no tables
+            raise InputError(shown, found="no such file", expected="an existing SQLite database")
+        return sa.create_engine(parsed), shown
+    except ModuleNotFoundError as error:
+        raise MissingPartError(
+            "database URL", found=str(error), expected="the driver it names", fix="Install that driver."
+        ) from error
+    except sa.exc.SQLAlchemyError as error:
+        raise _refusal("database URL", error) from error
+
+
+def _refusal(what: str, error: Exception) -> InputError:
+    reason = " ".join(str(error).split("\n")[0].split())
+    return InputError(what, found=reason[:200], expected="a database that answers", fix="Check the URL and the query.")
 
 
 def _text(value: object) -> str | None:

@@ -118,7 +118,11 @@ def approve(
 
 def export(
     campaign: Campaign,
-    out: Annotated[Path, typer.Option("-o", "--out", help="FILE.parquet or FILE.csv.")],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="FILE.parquet or FILE.csv.")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="URL#TABLE", help="A table elsewhere, instead of a file.")
+    ] = None,
+    what: Annotated[str, typer.Option("--what", help="With --to: codes, decisions or results.")] = "codes",
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -131,9 +135,21 @@ def export(
 
     Customers without a code are left out. In a CSV file, cells that a spreadsheet would run as a formula begin with an
     apostrophe; Parquet keeps every id unchanged.
+
+    With --to, a table of a database, a DuckDB file or a Delta lake holds the campaign's rows afterwards, each once:
+    they are replaced in one transaction, or left alone where they are the same (docs/warehouses.md).
     """
     from disco.entrypoints.python import Shop
 
+    if (out is None) == (to is None):
+        found = "neither" if out is None else "both"
+        raise UsageError("--out, --to", found=found, expected="one of them: a file, or a table elsewhere")
+    if to is not None:
+        put = Shop.open(shop).export_to(campaign, to, kind=what)
+        rows = f"{counted(put.rows, 'row')} ({put.kind}) of {campaign}"
+        text = f"{rows} are in {put.table}" if put.changed else f"{put.table} has the {rows} already: nothing changed"
+        show(put, f"{text}.", as_json=as_json, quiet=quiet, done=text if put.changed else None)
+        return
     done = Shop.open(shop).export(campaign, out)
     text = f"{counted(done.codes, 'code')} of {campaign} written to {out}"
     if done.without_email:
