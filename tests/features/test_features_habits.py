@@ -106,6 +106,20 @@ def test_without_enough_codes_the_score_is_the_habit_alone():
     assert trained(with_codes=False, habits=False).head_ is None
 
 
+def test_where_nobody_received_codes_before_the_learned_score_keeps_its_scale():
+    features, log_basket, depth, used = customers()
+    zeros = pa.array(np.zeros(features.num_rows))
+    for name in (RECEIVED, REDEEMED, RATE):
+        features = features.set_column(features.schema.get_field_index(name), name, zeros)
+    codes = CodesSent(features, depth, used, np.full(len(used), "spring"))
+    heads = [
+        ContextNetwork(**QUICK, habits=habits).fit(features, log_basket, depth, codes=codes).head_
+        for habits in (True, False)
+    ]
+    assert heads[0].weights[1:4].tolist() == heads[1].weights[1:4].tolist()
+    assert heads[0].weights[4:].tolist() == [0.0, 0.0]
+
+
 def test_large_shops_and_features_without_habits_train_as_before(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("disco.features.training.FEW_ROWS", 500)
     assert trained().transform(customers(5)[0]).shape == (5, 3)

@@ -55,6 +55,8 @@ def with_habits(
     if learned is None or codes is None:
         return wider, habitual if habitual.any() else None
     learned = np.concatenate((learned, np.zeros(UNITS)))
+    if not habitual.any():  # no codes before: the learned score keeps its scale
+        return wider, learned
     held = codes.rows.validation
     context = wider.context(held.features)
     known, usual = mixture(np.column_stack((context @ learned[1:], context @ habitual[1:])), held, codes.constants)
