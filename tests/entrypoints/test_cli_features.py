@@ -87,7 +87,7 @@ def test_a_network_is_trained_from_features_and_used(app, built, tmp_path):
     assert said["epochs"] == 2
     assert said["test"]["rows"] > 100  # April, the month after the window
     context = ContextNetwork.load(out).transform(pq.read_table(built))
-    assert context.shape == (300, 6)
+    assert context.shape == (300, 8)  # six learned numbers and two habits
 
 
 def test_tables_alone_give_the_same_network(app, built, shop, tmp_path):
