@@ -333,13 +333,15 @@ class AllowedPrices(NamedTuple):
 
 def allowed_prices(limits: Limits, prices: Array, segment_prices: Array | None) -> AllowedPrices:
     """No price above 0 where there is no cap, and none below 0 where there is no floor."""
-    own = np.where(limits.caps >= UNLIMITED, np.minimum(prices, 0.0), prices)
-    own = np.where(limits.floors > 0, own, np.maximum(own, 0.0))
+
+    def allowed(prices: Array, caps: Array, floors: Array) -> Array:
+        capped = np.where(caps >= UNLIMITED, np.minimum(prices, 0.0), prices)
+        return np.where(floors > 0, capped, np.maximum(capped, 0.0))
+
     extra = np.zeros((1, prices.size))
     if segment_prices is not None and limits.segment_caps is not None and limits.segment_floors is not None:
-        extra = np.where(limits.segment_caps >= UNLIMITED, np.minimum(segment_prices, 0.0), segment_prices)
-        extra = np.where(limits.segment_floors > 0, extra, np.maximum(extra, 0.0))
-    return AllowedPrices(own, extra)
+        extra = allowed(segment_prices, limits.segment_caps, limits.segment_floors)
+    return AllowedPrices(allowed(prices, limits.caps, limits.floors), extra)
 
 
 def state(

@@ -469,14 +469,12 @@ def descend(
             trial[k] = 0.0 if crossed or (low[k] <= 0.0 and moved < 0.0) else moved
 
 
-def _left_over(spare: float, spread: float, noise_share: float) -> int:
-    """Customers of a sample among whom those are who get nothing, where codes are short for `spare` of them.
-
-    As for a scarce depth: m - spread · √m ≥ spare, and some more.
-    """
-    half = 0.5 * spread
-    most = (half + math.sqrt(half * half + max(spare, 0.0))) ** 2 if noise_share > 0.0 else max(spare, 0.0)
-    return int(most) + 4 + int(spread)
+def _surely(count: float, precision: "Precision") -> int:
+    """Customers of a sample, m, of whom there are surely so many in its share of the table: m - spread · √m ≥ count,
+    and some more."""
+    half = 0.5 * precision.spread
+    most = (half + math.sqrt(half * half + count)) ** 2 if precision.noise_share > 0.0 else count
+    return int(most) + 4 + int(precision.spread)
 
 
 def _anchor(sample: Array, prices: Array, counts: Array, density: Array, without: int) -> float:
@@ -524,7 +522,7 @@ def _guess_of_depths(
     missed = descend(sample, low, high, prices, NEWTON_PASSES, precision.tolerance, scarce, counts, density)
     level, spare = 0.0, rows - float(high.sum())
     if low.max() <= 0.0:
-        without = _left_over(spare, spread, noise_share) if 0.0 < spare < _SCARCE else 0
+        without = _surely(spare, precision) if 0.0 < spare < _SCARCE else 0
         level = _anchor(sample, prices, counts, density, without if without < rows // 32 else 0)
     hold_one = level > 0.0 or spare <= 1e-9 * rows
     width, error = np.empty(columns), np.empty((columns, columns))
@@ -538,14 +536,14 @@ def _guess_of_depths(
         error += (shift / spread) ** 2  # of the level, which all prices have in common: another may be the one at 0
     lowest = np.full(columns, -np.inf)  # the end of a scarce depth's bar
     if scarce.any():
-        opened += _lowest(sample, prices, high, scarce, noise_share, spread, shift, width, lowest)
+        opened += _lowest(sample, prices, high, scarce, precision, shift, width, lowest)
     gaps = _gaps_of_guess(prices, width, lowest, shift, error, spread) if noise_share > 0.0 else None
     return Guess(prices, _box_of_guess(prices, width, lowest, shift, top), gaps, opened / max(rows, 1), missed)
 
 
 def _lowest(
-    sample: Array, prices: Array, high: Array, scarce: Array, noise_share: float, spread: float, shift: float,
-    width: Array, lowest: Array,
+    sample: Array, prices: Array, high: Array, scarce: Array, precision: "Precision", shift: float, width: Array,
+    lowest: Array,
 ) -> float:  # fmt: skip
     """The least that scarce depths may cost, and how many customers that leaves open.
 
@@ -558,9 +556,7 @@ def _lowest(
     off = float((shift + width[~scarce]).max(initial=shift))
     opened = 0.0
     for k in np.flatnonzero(scarce).tolist():
-        half = 0.5 * spread
-        wanted = (half + math.sqrt(half * half + high[k])) ** 2 if noise_share > 0.0 else high[k]
-        customers = min(int(wanted) + 4 + int(spread), rows)
+        customers = min(_surely(float(high[k]), precision), rows)
         lowest[k] = max(_price_for(sample, k, first, second, winner, customers) - off, -shift)
         opened += customers
     return opened
@@ -743,22 +739,8 @@ def guess_prices(
     top: no price is larger in size, so others, from elsewhere, are nonsense.
     """
     if tree.leaf.shape[0] > 1:
-        return _guess_in_segments(sample, tree, high, potentials, precision, top=top)
+        return _guess_of_segments(sample, tree, high, potentials, precision, top=top)
     return _guess_of_depths(sample.net, low, high, potentials, precision, top=top)
-
-
-def _guess_in_segments(
-    sample: TableSample, tree: Tree, high: Array, potentials: Array | None, precision: Precision, *, top: float
-) -> Guess | None:
-    if sample.group is None or (tree.low > 0).any() or tree.nodes > _MOST_NODES:
-        return None
-    caps = _Caps(tree)
-    parts = _BySegment([np.ascontiguousarray(sample.net[:, sample.group == group]) for group in range(caps.groups)])
-    # a cap of a depth that its segments keep in any case has no price, and Newton would set it against theirs
-    most = np.minimum(high[tree.leaf - 1], np.array([part.shape[1] for part in parts.parts])[:, None]).sum(axis=0)
-    caps.capped[: caps.columns] &= high[: caps.columns] < most
-    start = np.zeros(caps.nodes) if potentials is None else np.minimum(caps.read(potentials), max(top, 0.0))
-    return _guess_by_limits(parts, caps, high, start, precision, cold=potentials is None)
 
 
 def _box_of_guess(prices: Array, width: Array, lowest: Array, shift: float, magnitude: float) -> PriceBox:
@@ -876,16 +858,24 @@ class _BySegment:
         return density, widest
 
 
-def _guess_by_limits(
-    sample: _BySegment, limits: _Caps, high: Array, start: Array, precision: Precision, *, cold: bool
-) -> Guess:
-    """Newton from the prices `start` of the limits, and the box around where it ends.
+def _guess_of_segments(
+    customers: TableSample, tree: Tree, high: Array, potentials: Array | None, precision: Precision, *, top: float
+) -> Guess | None:
+    """Newton on the prices of the limits, and the box around where it ends.
 
-    As `guess` does it without segments, with matrices over all limits instead of depths: the covariance of y becomes
-    that of the prices π of places, which are sums of two of them. The pseudo-inverse stands for `_pin_apart`.
+    As `_guess_of_depths` does it without segments, with matrices over all limits instead of depths: the covariance of y
+    becomes that of the prices π of places, which are sums of two of them. The pseudo-inverse stands for `_pin_apart`.
     """
-    y, spread = start, precision.spread
-    if cold:
+    group = customers.group
+    if group is None or (tree.low > 0).any() or tree.nodes > _MOST_NODES:
+        return None
+    limits, spread = _Caps(tree), precision.spread
+    sample = _BySegment([np.ascontiguousarray(customers.net[:, group == own]) for own in range(limits.groups)])
+    # a cap of a depth that its segments keep in any case has no price, and Newton would set it against theirs
+    most = np.minimum(high[tree.leaf - 1], np.array([part.shape[1] for part in sample.parts])[:, None]).sum(axis=0)
+    limits.capped[: limits.columns] &= high[: limits.columns] < most
+    y = np.zeros(limits.nodes) if potentials is None else np.minimum(limits.read(potentials), max(top, 0.0))
+    if potentials is None:
         for step in (16, 4):  # far away, few customers show the way as well as many
             if sample.rows // step >= 400:
                 few = sample.thinned(step)

@@ -18,6 +18,7 @@ settled (`SettledRest`), and every sum here is that of both together.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -173,18 +174,22 @@ def prices_from(least: Array) -> Array:
     return prices[1:]
 
 
-def limit_prices(tree: Tree, potentials: Array) -> Array:
-    """(nodes,) the price of each limit, without prices that no limit could have."""
-    price = np.zeros(tree.nodes)
-    price[1:] = potentials[1:] - potentials[tree.parent[1:]]
-    price[1:] = np.where(tree.low[1:] > 0, price[1:], np.maximum(price[1:], 0.0))
-    price[1:] = np.where(tree.high[1:] < UNLIMITED, price[1:], np.minimum(price[1:], 0.0))
-    return price
+class LimitPrices(NamedTuple):
+    """Prices of limits, and what follows from them."""
 
+    price: Array  # (nodes,) of each limit
+    paid: Array  # (nodes,) what a customer below each node pays
+    worth: Array  # (nodes - 1,) what each limit is worth at its price
 
-def worth_of_limits(tree: Tree, price: Array) -> Array:
-    """(nodes - 1,) what each limit is worth at its price."""
-    return np.where(price[1:] > 0.0, price[1:] * tree.high[1:], price[1:] * tree.low[1:])
+    @classmethod
+    def of(cls, tree: Tree, potentials: Array) -> "LimitPrices":
+        """Without prices that no limit could have."""
+        price = np.zeros(tree.nodes)
+        price[1:] = potentials[1:] - potentials[tree.parent[1:]]
+        price[1:] = np.where(tree.low[1:] > 0, price[1:], np.maximum(price[1:], 0.0))
+        price[1:] = np.where(tree.high[1:] < UNLIMITED, price[1:], np.minimum(price[1:], 0.0))
+        worth = np.where(price[1:] > 0.0, price[1:] * tree.high[1:], price[1:] * tree.low[1:])
+        return cls(price, tree.summed(price), worth)
 
 
 def _drawn_on(far: Priced, near: Priced, rate: float) -> Array:
@@ -324,8 +329,8 @@ class Lagrangian:
     def _at_prices(self, rate: float, side: Priced, potentials: Array) -> Priced:
         """Σ_i max(0, max_k v - rate · c - price) + what the limits are worth + rate · budget, as the bound."""
         tree, problem = side.solution.tree, self.problem
-        price = limit_prices(tree, potentials)
-        allowed, limits = tree.summed(price), float(worth_of_limits(tree, price).sum())
+        prices = LimitPrices.of(tree, potentials)
+        allowed, limits = prices.paid, float(prices.worth.sum())
         cells = problem.rows.cells()
 
         def added(rows: slice) -> float:

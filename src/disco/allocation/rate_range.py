@@ -32,12 +32,11 @@ import numpy as np
 from disco.allocation.dual import Precision, guess_prices, tolerated_miss
 from disco.allocation.lagrangian import (
     Lagrangian,
+    LimitPrices,
     Priced,
     SettledRest,
     SumGrid,
-    limit_prices,
     wanted,
-    worth_of_limits,
 )
 from disco.allocation.limits import tree_of
 from disco.allocation.problem import AllocationProblem, Rows
@@ -505,8 +504,8 @@ class BudgetTable:
     def bound_at(self, priced: Priced) -> float:
         """The bound that prices of the contested customers give for the whole table; grid units of value."""
         tree = tree_of(self.table.problem.limits)
-        price = limit_prices(tree, priced.solution.potentials)
-        prices, limits = tree.summed(price)[tree.leaf], float(worth_of_limits(tree, price).sum())
+        found = LimitPrices.of(tree, priced.solution.potentials)
+        prices, limits = found.paid[tree.leaf], float(found.worth.sum())
         total = self.table.fold(partial(_worth, prices, priced.rate), int.__add__)
         return (rounded(total) + limits + priced.rate * self.grid.money) * self.grid.value_scale
 

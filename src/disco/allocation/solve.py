@@ -8,8 +8,9 @@ them, and the last few by exact shortest paths (`paths`). 4. If the final prices
 is right and the whole is optimal. If not, the next guess begins at the prices that were found, with a wider box.
 
 Where values come again and again, counts do not move smoothly with prices and boxes leave too many open. Then the
-prices are those of shortest paths on a sample, exact on the grid, and only the prices of tie hashes have a width
-(`rules.OnGrid`). Where that does not hold either, shortest paths take on everybody: always exact, whatever the values.
+prices are those of shortest paths on a sample, exact on the grid, and only the prices of tie hashes and the level of
+all prices have a width (`rules.OnGrid`). Where that does not hold either, shortest paths take on everybody: always
+exact, whatever the values.
 
 Why the result is optimal
 -------------------------
@@ -154,17 +155,17 @@ def _solve(
     problem: AllocationProblem, tree: Tree, *, rate: float, warm: Array | None, engine: Engine | None
 ) -> Assignment:
     """`solve` for many customers, where every place may be taken by somebody."""
-    customers, few = problem.customers, 0
+    customers, few, ties = problem.customers, 0, True
     if tree.leaf.shape[0] > 1:
         few = _FEW_KNOWN_IN_SEGMENTS if warm is not None and warm.size == tree.nodes - 1 else _FEW_IN_SEGMENTS
     elif customers <= _ALL_AT_ONCE and _PATHS_BEFORE_COMPILING.serve(customers):
-        few = customers
+        few, ties = customers, False
     if customers > few:
         table = TableInMemory(problem, rate, engine)
         placed = _by_boxes(table, tree, tree.low, tree.high, warm, rate=rate)
         if placed is not None:
             return Assignment(placed.choice, placed.potentials, tree)
-    return solve_on_grid(problem, tree, rate=rate, warm=warm, engine=engine)
+    return solve_on_grid(problem, tree, rate=rate, warm=warm, engine=engine, ties=ties)
 
 
 def solve_on_grid(
@@ -174,14 +175,16 @@ def solve_on_grid(
     rate: float = 0.0,
     warm: Array | None = None,
     engine: Engine | None = None,
+    ties: bool = True,
 ) -> Assignment:
     """The optimum in grid integers alone: correct for any values, fastest where Newton cannot work.
 
     warm: as in `solve`; only the prices of depths are read.
+    ties: whether the rule of ties is tried first; its kernels would have to be compiled.
     """
     prices = None if warm is None else warm[: problem.columns]
     table, of_sample = TableInMemory(problem, rate, engine), None
-    if problem.customers > 4 * _TIED_SAMPLES[0]:  # of fewer, a sample would be as large as the table
+    if ties and problem.customers > 4 * _TIED_SAMPLES[0]:  # of fewer, a sample would be as large as the table
         table = table.keyed()
         placed, of_sample = _by_ties(table, tree, prices, rate=rate)
         if placed is not None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from disco.allocation.grid import tie_hash
-from disco.allocation.lagrangian import Lagrangian, Priced, limit_prices, worth_of_limits
+from disco.allocation.lagrangian import Lagrangian, LimitPrices, Priced
 from disco.allocation.limits import Tree
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import Pennies
@@ -144,16 +144,15 @@ class Prices(NamedTuple):
     def of(cls, lagrangian: Lagrangian, best: Priced, table: OptionTable) -> "Prices":
         """Only such prices as limits can have, and the bound that follows from them."""
         problem, tree, grid = lagrangian.problem, best.solution.tree, lagrangian.grid
-        price = limit_prices(tree, best.solution.potentials)
-        place = tree.summed(price)
+        price, paid, limits = LimitPrices.of(tree, best.solution.potentials)
         net = np.zeros((table.order.size, problem.columns + 1))
         costs = lagrangian.costs[:, table.order].T.astype(np.float64)
         net[:, 1:] = problem.values[:, table.order].T - best.rate * costs
-        net -= place[table.node]
+        net -= paid[table.node]
         if problem.eligible is not None:
             net[:, 1:][~problem.eligible[:, table.order].T] = -np.inf
         top = net.max(axis=1)
-        bound = math.fsum([*top.tolist(), *worth_of_limits(tree, price).tolist(), best.rate * grid.money])
+        bound = math.fsum([*top.tolist(), *limits.tolist(), best.rate * grid.money])
         scale = grid.value_scale
         rounding = _ROUNDING * (float(np.abs(table.worth).max(initial=0)) * table.order.size + abs(bound * scale))
         rate = best.rate * scale / table.cost_scale
