@@ -15,6 +15,7 @@ from disco.records import VERSION
 
 if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the two
     from disco import errors as errors
+    from disco import testing as testing
     from disco.adapters.engines import LocalEngine as LocalEngine
     from disco.adapters.engines import SparkEngine as SparkEngine
     from disco.adapters.tables import open_tables as open_tables
@@ -74,6 +75,7 @@ __version__ = VERSION
 
 _HOME_OF = {
     "errors": "disco",
+    "testing": "disco",
     "LocalEngine": "disco.adapters.engines",
     "SparkEngine": "disco.adapters.engines",
     "open_tables": "disco.adapters.tables",
