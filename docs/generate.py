@@ -99,9 +99,10 @@ def take_pictures() -> None:
     """The pictures of README and docs: photographs of the demo's own charts. Runs the demo; needs Chromium."""
     import tempfile
 
+    from studies.picture import save_png
+
     from disco.entrypoints.demo.loop import run_demo
     from disco.entrypoints.demo.report import curve_chart, truth_chart
-    from disco.views.picture import save_png
 
     with tempfile.TemporaryDirectory() as scratch:
         result = run_demo(customers=50_000, seed=7, folder=None, scratch=Path(scratch), progress=print)
@@ -113,10 +114,11 @@ def take_picture_of_the_year() -> None:
     """The picture of the tutorial: the forecasts of its year, run as printed there. Takes minutes; needs Chromium."""
     import tempfile
 
+    from studies.picture import save_png
+
     from disco.entrypoints.python import Shop
     from disco.views.campaign_pages import campaigns_report
     from disco.views.charts import CurveChart
-    from disco.views.picture import save_png
 
     sys.path += [str(DOCS.parent / "tests" / folder) for folder in ("drills", "support")]
     from year_drill import READ_OUT, make_year

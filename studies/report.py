@@ -254,7 +254,7 @@ def _duration(seconds: float) -> str:
 
 def write_page(result: Reproduction, path: Path) -> None:
     """The page, its JSON beside it and the pictures below it; photographs of the report's own charts."""
-    from disco.views.picture import save_png
+    from studies.picture import save_png
 
     path.parent.mkdir(parents=True, exist_ok=True)
     for item in result.items:

@@ -16,12 +16,12 @@ from disco.entrypoints.cli.output import progress as progress_bar
 from disco.entrypoints.cli.output import show, show_error
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import DiscoError, InputError, UsageError
-from disco.views.picture import find_browser
 from studies import ab, answers, calibration, explanation, overspending, paper, policies, ulcc
 from studies.arguments import whole_number
 from studies.cache import Progress, worker_pool
 from studies.item import Item
 from studies.lab import MAX_ENVIRONMENTS, Lab, ReproductionSettings, RunSize, settings_of
+from studies.picture import find_browser
 from studies.report import Reproduction, as_json, save, write_page
 
 #: In the order of the paper: each key with the function that makes its item.

@@ -19,6 +19,7 @@ import pytest
 from console_browser import DESKTOP_PX, PHONE_PX, Theme, Watch, axe_violations, chromium, settle, visitor
 from console_shop import PAGES, demo_shop, served_shop
 from playwright.sync_api import Browser, Locator, Page, expect
+from studies.picture import find_browser
 from visitors import NAMES, PASSWORD
 
 import disco
@@ -27,7 +28,6 @@ from disco.office.people.use_cases import first_invitation, invite
 from disco.office.sign_in.use_cases import accept_invitation
 from disco.records.errors import MissingPartError
 from disco.records.people import Role
-from disco.views.picture import find_browser
 
 VENDOR = Path(console_browser.__file__).parent / "vendor"
 FINISHED = {"planner": "Codes by depth", "frontier": "Adopt a point"}  # of pages that compute first

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from gallery import basket_curve, gallery
+from studies.picture import browse, find_browser, save_png
 
 from disco.records.errors import MissingPartError
 from disco.views.charts.parts import CHART
-from disco.views.picture import browse, find_browser, save_png
 
 
 @pytest.fixture(scope="module", autouse=True)

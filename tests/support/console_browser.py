@@ -11,8 +11,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect, sync_playwright
-
-from disco.views.picture import find_browser
+from studies.picture import find_browser
 
 Theme = Literal["light", "dark"]
 DESKTOP_PX, PHONE_PX = 1280, 390
