@@ -35,6 +35,7 @@ from disco.office.webhooks.use_cases import add_webhook
 from disco.records.errors import DiscoError
 from disco.records.jobs import Event, JobKind
 from disco.records.people import Actor, ActorKind
+from disco.web.logs import Metrics
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
@@ -130,7 +131,7 @@ def test_every_configuration_of_a_proxy_can_be_read(tmp_path: Path) -> None:
 
 
 def test_the_settings_are_ones_and_every_setting_that_is_named_exists(tmp_path: Path) -> None:
-    [text] = blocks("yaml")
+    text, _ = blocks("yaml")
     (tmp_path / "disco.yaml").write_text(text)
     settings = load_settings(tmp_path, environment={})
     assert settings.service.public_url == "https://disco.example.com"
@@ -141,8 +142,34 @@ def test_the_settings_are_ones_and_every_setting_that_is_named_exists(tmp_path: 
         assert any(name in getattr(kind, "model_fields", {}) for kind in kinds), name
     sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     for variable in re.findall(r"\bDISCO_[A-Z_]+", PAGE):
-        setting = variable.removeprefix("DISCO_").lower()
-        assert setting in ShopSettings.model_fields or f'"{variable}"' in sources, variable
+        named = variable.removesuffix("_FILE")
+        setting = named.removeprefix("DISCO_").lower()
+        assert setting in ShopSettings.model_fields or f'"{named}"' in sources, variable
+
+
+def test_the_rules_of_alerts_name_metrics_that_exist() -> None:
+    _, text = blocks("yaml")
+    asked = [rule["expr"] for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+    metrics = Metrics()
+    metrics.answered(method="POST", route="/api/v1/campaigns/{name}/late", status=200, seconds=0.01)
+    there = metrics.text().decode()
+    named = {name for expression in asked for name in re.findall(r"\bdisco_\w+", expression)}
+    assert len(named) >= 3
+    assert all(re.search(rf"^{name}\b", there, re.MULTILINE) for name in named)
+
+
+def test_the_compose_file_names_what_the_image_and_the_program_have() -> None:
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
+    known = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
+    services = compose["services"]
+    assert services["serve"]["command"][0] in known
+    assert services["worker"]["command"][0] in known
+    for service in services.values():
+        assert service["read_only"]
+        assert set(service["secrets"]) <= set(compose["secrets"])
+        assert {volume.partition(":")[0] for volume in service["volumes"]} <= set(compose["volumes"])
+    containerfile = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8")
+    assert re.search(r"^USER 10001:10001$", containerfile, re.MULTILINE)
 
 
 def test_every_command_and_option_on_the_page_exists() -> None:

@@ -37,6 +37,17 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
     assert load_settings(tmp_path, environment={}) == ShopSettings()
 
 
+def test_a_secret_may_stand_in_a_file_that_the_environment_names(tmp_path: Path) -> None:
+    secret = tmp_path / "database_url"
+    secret.write_text("postgresql://disco:s3cret@db/shop\n")
+    environment = {"DISCO_DATABASE_URL_FILE": str(secret)}
+    assert load_settings(tmp_path, environment=environment).database_url == "postgresql://disco:s3cret@db/shop"
+    environment["DISCO_DATABASE_URL"] = "sqlite:///other.db"
+    assert load_settings(tmp_path, environment=environment).database_url == "sqlite:///other.db"
+    with pytest.raises(MissingPartError, match=r"DISCO_DATABASE_URL_FILE cannot be read: found .*who may read it"):
+        load_settings(tmp_path, environment={"DISCO_DATABASE_URL_FILE": str(tmp_path / "none")})
+
+
 def test_environment_overrides_the_file_and_flags_override_both(tmp_path: Path) -> None:
     shop = write(tmp_path, "database_url: sqlite:///file.db\nthreads: 1\ndata: tables\n")
     environment = {"DISCO_DATABASE_URL": "sqlite:///environment.db", "DISCO_THREADS": "2"}

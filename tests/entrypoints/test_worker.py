@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import threading
@@ -157,7 +158,9 @@ def test_a_replay_by_a_job_is_that_of_the_command_line(disco: Disco, shop: Path)
     outside = submitted(shop, "replay", {**body, "log": "../log.parquet"})
     (shop / "elsewhere").symlink_to("/etc")
     linked = submitted(shop, "replay", {**body, "log": "elsewhere/passwd"})
-    run_worker(Shop.open(shop), until_idle=True)
+    lines: list[str] = []
+    run_worker(Shop.open(shop), until_idle=True, say=lines.append)
+    assert re.fullmatch(r"worker \S+ of disco \S+ begins: shop /.*, database sqlite, engine local", lines[0])
     for refused in (outside, linked):
         problem = job(shop, refused).problem
         assert problem is not None

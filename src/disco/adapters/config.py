@@ -464,8 +464,8 @@ def load_settings(
     origin = dict.fromkeys(values, str(shop / FILE))
     for name in ShopSettings.model_fields:
         variable = _PREFIX + name.upper()
-        if environment.get(variable):
-            values[name], origin[name] = environment[variable], variable
+        if given := from_environment(variable, environment):
+            values[name], origin[name] = given, variable
     for name, value in (flags or {}).items():
         if value is not None:
             values[name], origin[name] = value, f"--{name.replace('_', '-')}"
@@ -539,6 +539,21 @@ def settings_of_tables(place: str, *, shop: Path) -> ShopSettings:
         if Path(settings.data_place(around)).resolve() == Path(place).resolve():
             return settings
     return load_settings(shop)
+
+
+def from_environment(variable: str, environment: Mapping[str, str]) -> str | None:
+    """What the variable holds, or else the file that VARIABLE_FILE names, without the white space around it.
+
+    Secrets of containers are files, which neither the environment of a process nor its arguments show.
+    """
+    file = environment.get(f"{variable}_FILE")
+    if environment.get(variable) or not file:
+        return environment.get(variable)
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        fix = "Check its path and who may read it."
+        raise MissingPartError(f"The file of {variable}_FILE cannot be read", found=file, fix=fix) from error
 
 
 def check_code_secret(secret: str) -> None:

@@ -14,6 +14,7 @@ from disco.adapters.config import (
     FILE,
     ShopSettings,
     check_code_secret,
+    from_environment,
     settings_of_tables,
 )
 from disco.adapters.shop import ShopFolder, WallClock
@@ -816,7 +817,7 @@ def tables_opener(shop: Path) -> "Callable[[str], FolderTables | FetchedTables]"
 
 def code_secret() -> bytes | None:
     """The key of the codes from the environment, for shops that keep it outside the database; None: the store's own."""
-    text = os.environ.get("DISCO_CODE_SECRET")
+    text = from_environment("DISCO_CODE_SECRET", os.environ)
     if text is None:
         return None
     check_code_secret(text)

@@ -29,6 +29,7 @@ from disco.office.jobs import use_cases as jobs
 from disco.office.schedules.use_cases import submit_due
 from disco.office.webhooks.use_cases import MOST_DELIVERIES, Send, deliver, pause_before
 from disco.operations.outbox import tell
+from disco.records import VERSION
 from disco.records.chunks import Report
 from disco.records.errors import ConflictError, DeliveryError, DiscoError, UnavailableError, UpgradeError
 from disco.records.jobs import LEASE, MOST_ATTEMPTS, Event, Job, JobKind, JobProgress
@@ -94,6 +95,9 @@ def run_worker(
 
     with shop.held() as held:
         worker = _Worker(held, lease=lease, grace_s=grace_s, poll_s=poll_s, say=say, stop=stop)
+        kind = shop.database_url.partition(":")[0].partition("+")[0]
+        place = f"shop {shop.folder.absolute()}, database {kind}, engine {shop.settings.engine}"
+        say(f"worker {worker.name} of disco {VERSION} begins: {place}")
         sender = send or HttpSender(private=shop.settings.webhooks_private)
         with _Deliveries(worker, sender, until_idle=until_idle) as deliveries:
             done = worker.run(until_idle=until_idle)
