@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from disco.belief import BasketModel, Encoding, RadialBasis
-from disco.records.arrays import Matrix
+from disco.records.arrays import Floats
 from disco.records.ports import Engine
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def check_policy(policy: "Policy", *, model: BasketModel | None = None) -> None:
     ids = random.permutation(10**6)[:_CUSTOMERS]
     model = _learned() if model is None else model
 
-    def served(rows: Any = slice(None), **more: Any) -> Matrix:
+    def served(rows: Any = slice(None), **more: Any) -> Floats:
         question = {"ids": ids[rows], "seed": 1, "campaign": "spring"} | more
         return policy.full_prices(model, context[rows], _DEPTHS, **question)
 
