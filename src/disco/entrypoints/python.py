@@ -202,6 +202,7 @@ class Shop(ShopFolder):
         source: where they come from, for the list of batches; default: the name of the file.
         """
         from disco.entrypoints.outputs import check_outputs
+        from disco.operations.guardrails import watch
         from disco.operations.outcomes import ingest, write_quarantine
 
         aside = None if quarantine is None else Path(quarantine)
@@ -209,6 +210,8 @@ class Shop(ShopFolder):
         rows, name = _outcomes(outcomes, self.settings, named=source)
         with self.store() as store:
             done = ingest(store, campaign, rows, source=name, clock=self.clock, data=self.data, dry_run=dry_run)
+            if not dry_run:
+                done = replace(done, warnings=(*done.warnings, *watch(store, campaign, clock=self.clock)))
             if aside is not None and not dry_run:
                 try:
                     write_quarantine(store, done.batch_id, file=aside)

@@ -62,8 +62,13 @@ RUNS: dict[JobKind, Callable[["Shop", Any, Report], Result]] = {
 
 def _tell_of_check(shop: "Shop", job: Job, result: Result) -> None:
     """Tell webhooks that a check has failed: once per job, however often it is run."""
+    from disco.operations.guardrails import watch
     from disco.operations.upkeep import CheckResult
 
+    campaign = job.body.get("campaign")
+    if isinstance(result, CheckResult) and isinstance(campaign, str):
+        with shop.store() as store:
+            watch(store, campaign, clock=shop.clock)
     if isinstance(result, CheckResult) and result.failed:
         failed = list(dict.fromkeys(one.check for one in result.diagnoses if one.failed))
         told = {"campaign": job.body.get("campaign"), "failed": failed, "job": job.id}

@@ -23,6 +23,7 @@ from disco.features.files import read_sample
 from disco.operations.arms import SHARING
 from disco.operations.audience import ShopData
 from disco.operations.contexts import FeatureCache
+from disco.operations.guardrails import read_guardrails
 from disco.operations.learn import (
     CampaignEvidence,
     StoredLesson,
@@ -779,8 +780,19 @@ def check_campaign(store: Store, campaign: str, *, as_of: date, orders: pa.Table
         _aside(results.counts),
         _prediction(results),
         _learned(campaign, None if active is None else list(active.campaigns)),
+        *_guardrails(store, campaign),
     ]
     return CheckUp((*found, *audit(store, campaign=campaign)))
+
+
+def _guardrails(store: Store, campaign: str) -> Iterator[Diagnosis]:
+    for one in read_guardrails(store, campaign):
+        fix = "Find out why before codes go to anybody else; `disco recall` makes those already sent invalid."
+        where, expected = one.guardrail, "a figure within its limit, but for chance"
+        if one.crossed and one.then == "tell":
+            yield Diagnosis.note("guardrail", where, one.words, expected=expected, fix=fix)
+        else:
+            yield Diagnosis.of("guardrail", where, not one.crossed, one.words, expected=expected, fix=fix)
 
 
 def _warnings(warnings: tuple[str, ...]) -> Iterator[Diagnosis]:

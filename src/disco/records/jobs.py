@@ -174,6 +174,8 @@ class Event(StrEnum):
     CAMPAIGN_LAUNCHED = "campaign.launched"
     CAMPAIGN_PAUSED = "campaign.paused"
     CHECK_FAILED = "check.failed"
+    GUARDRAIL_CROSSED = "guardrail.crossed"
+    BUDGET_USED = "budget.used"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -38,7 +38,7 @@ _MOST_CONTACTS = 1000
 _MOST_CONTACT_COST = 1e6  # of a code
 _MOST_SEED = 10**20 - 1  # with every 64-bit number
 # keys that came later: where they are absent, a plan keeps its bytes and so its id
-_ADDED = ("segments", "include", "exclude", "contact", "contact_cost", "conditions")
+_ADDED = ("segments", "include", "exclude", "contact", "contact_cost", "conditions", "guardrails")
 
 
 class _Section(BaseModel):
@@ -57,10 +57,13 @@ def _text(fits: Callable[[str], object], expected: str, *, optional: bool = Fals
 
 
 def _fraction(fits: Callable[[float], bool], expected: str) -> PlainValidator:
-    """Takes `10%`, or 0.1, as a fraction of one."""
+    """Takes `10%`, `-10%` or 0.1 as a fraction of one."""
 
     def read(value: object) -> float:
-        fraction = read_percent(value)
+        is_negative = isinstance(value, str) and value.lstrip().startswith("-")
+        fraction = read_percent(value.lstrip()[1:] if is_negative and isinstance(value, str) else value)
+        if is_negative and isinstance(fraction, float):
+            fraction = -fraction
         if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not fits(fraction):
             raise ValueError(expected)
         return float(fraction)
@@ -356,6 +359,44 @@ class ConditionsSection(_Section):
         return self
 
 
+_THEN = ("tell", "pause")
+
+
+class GuardrailSection(_Section):
+    """A limit on one figure of the running campaign, and what happens when it is left."""
+
+    above: Annotated[float, _fraction(lambda share: 0 < share <= 10, "a share above 0%, such as 20%")] | None = None
+    below: (
+        Annotated[float, _fraction(lambda share: -1 < share < 0, "a share between -100% and 0%, such as -15%")] | None
+    ) = None
+    then: Annotated[Literal["tell", "pause"], _text(lambda text: text in _THEN, "tell or pause")]
+
+
+class GuardrailsSection(_Section):
+    """What watches over the campaign while its outcomes arrive (`operations/guardrails.py`)."""
+
+    spend: GuardrailSection | None = None  # markdown against what its forecast has due by now
+    budget_used: GuardrailSection | None = None  # markdown as a share of the budget
+    average_basket: GuardrailSection | None = None  # against what was expected of those who bought
+    refunds: GuardrailSection | None = None  # money given back as a share of what was bought
+    sample_ratio: GuardrailSection | None = None  # groups of other sizes than planned; it has no limit
+
+    @model_validator(mode="after")
+    def _limits(self) -> "GuardrailsSection":
+        given = {name: getattr(self, name) for name in type(self).model_fields if getattr(self, name) is not None}
+        if not given:
+            raise ValueError(f"one of {', '.join(type(self).model_fields)}")
+        for name, rail in given.items():
+            if name == "sample_ratio" and (rail.above, rail.below) != (None, None):
+                raise ValueError("sample_ratio without a limit: `sample_ratio: {then: pause}`")
+            if name != "sample_ratio" and rail.above is None and rail.below is None:
+                example = "below: -15%" if name == "average_basket" else "above: 20%"
+                raise ValueError(f"a limit for {name}, such as `{name}: {{{example}, then: {rail.then}}}`")
+            if name in ("budget_used", "refunds") and rail.below is not None:
+                raise ValueError(f"a limit `above` for {name}, which cannot be below 0%")
+        return self
+
+
 class ExportSection(_Section):
     """What `disco export` writes beside the codes: columns of the customers table, and for which tool."""
 
@@ -424,6 +465,7 @@ class Plan(_Section):
     contact_cost: Annotated[
         dict[str, Annotated[Number, Field(ge=0, le=_MOST_CONTACT_COST)]] | None, BeforeValidator(_read_contact_cost)
     ] = None
+    guardrails: GuardrailsSection | None = None
     # absent from the JSON of a plan without it, so that plan ids from before there was such a key stay what they are
     export: ExportSection | None = Field(default=None, exclude_if=_is_absent)
     seed: WholeNumber = 0
@@ -451,6 +493,12 @@ class Plan(_Section):
         if others:
             known = ", ".join(depth_label(depth) for depth in self.depths)
             raise ValueError(f"shared codes of depths on offer ({known}), not of {', '.join(others)}")
+        return self
+
+    @model_validator(mode="after")
+    def _budget_that_a_guardrail_watches(self) -> "Plan":
+        if self.guardrails is not None and self.guardrails.budget_used is not None and self.budget is None:
+            raise ValueError("a budget, where guardrails.budget_used watches how much of it is used")
         return self
 
     @model_validator(mode="after")
@@ -636,6 +684,7 @@ _OPTIONAL_SECTIONS: dict[str | int, type[_Section]] = {
     "channel": ChannelSection,
     "contact": ContactSection,
     "conditions": ConditionsSection,
+    "guardrails": GuardrailsSection,
     "segments": SegmentsSection,
     "export": ExportSection,
 }

@@ -137,6 +137,11 @@ class SqlJournal:
         """The first entries whose numbers are larger, the newest last."""
         return tuple(map(_readable, self._connection.execute(_AFTER, {"after": after, "most": limit})))
 
+    def noted(self, subject: str, action: str) -> list[Mapping[str, Any]]:
+        """What the entries of this action about a subject say, the oldest first."""
+        there = sa.select(journal.c.detail).where(journal.c.subject == subject, journal.c.action == action)
+        return [json.loads(text) for text in self._connection.execute(there.order_by(journal.c.number)).scalars()]
+
     def last(self) -> tuple[int, str] | None:
         """The number and the hash of the last entry."""
         return last_within(self._connection)
