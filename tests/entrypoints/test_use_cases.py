@@ -36,7 +36,15 @@ def test_every_method_of_a_shop_that_returns_a_result_is_declared() -> None:
     """What is left out serves other methods or servers, or makes a shop: it takes and returns more than plain data."""
     declared = {case.function.__name__ for case in USE_CASES}
     public = {name for name in vars(Shop) if not name.startswith("_") and callable(getattr(Shop, name))}
-    assert public - declared == {"create", "late_look_up", "late_decide", "maturity", "own_codes", "rebuild"}
+    assert public - declared == {
+        "against_network_in_use",
+        "create",
+        "late_look_up",
+        "late_decide",
+        "maturity",
+        "own_codes",
+        "rebuild",
+    }
 
 
 def test_arguments_have_the_names_of_the_method() -> None:

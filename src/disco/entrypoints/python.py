@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from disco.operations.launch import CampaignState, Launched, Recalled
     from disco.operations.learn import Activated, Learned
     from disco.operations.learned import LearnedBelief
+    from disco.operations.networks import NetworkComparison
     from disco.operations.outcomes import Ingested, Quarantine, Reverted
     from disco.operations.overview import CampaignList
     from disco.operations.plan import PlanResult, PlanVerdict, TablesVerdict
@@ -540,6 +541,7 @@ class Shop(ShopFolder):
         months: int = 3,
         maturity_days: int | None = None,
         catalogue: "Mapping[str, Any] | None" = None,
+        only_better: bool = False,
         report: "Report | None" = None,
         **parameters: Any,
     ) -> "ContextTrained":
@@ -548,8 +550,8 @@ class Shop(ShopFolder):
         window_start: first day of the orders to learn from; None: so that the window and the month after, by which the
         network is tested, end with the last order. months: length of the window. maturity_days: a code counts as
         unused so many days after its sending; default: the setting of that name. catalogue: features to drop and to add
-        (docs/features.md). report: is told (done, total, stage). parameters: of `ContextNetwork`, such as
-        `heads="level"`.
+        (docs/features.md). only_better: the network in use stays where the new one would not have been better on past
+        campaigns. report: is told (done, total, stage). parameters: of `ContextNetwork`, such as `heads="level"`.
         """
         from disco.features import ContextNetwork
         from disco.features.builder import day_after_last_order
@@ -573,8 +575,34 @@ class Shop(ShopFolder):
             threads=self.engine.threads,
             engine=self.engine,
             cluster=self.cluster_engine,
+            compare=self.against_network_in_use,
+            only_better=only_better,
             progress=None if report is None else lambda epoch, most: report(epoch, most, "epochs"),
         )
+
+    def against_network_in_use(
+        self, network: "ContextNetwork", trained_until: date | None = None
+    ) -> "NetworkComparison | None":
+        """A network and the shop's own on its past campaigns; None where there is nothing to compare.
+
+        trained_until: the end of the window that it was trained on.
+        """
+        from disco.features import ContextNetwork
+        from disco.operations.networks import compare_networks
+
+        file = self.folder / self.settings.context
+        if not file.is_file():
+            return None
+        with self.store(missing="scratch") as store:
+            return compare_networks(
+                store,
+                ContextNetwork.load(file),
+                network,
+                prior=self.prior(),
+                as_of=self.clock.today(),
+                trained_until=trained_until,
+                engine=self.engine,
+            )
 
     def own_codes(self) -> "pa.Table":
         """The matured codes of the shop's own campaigns, used or not: they teach engagement without a table `codes`."""
@@ -652,7 +680,10 @@ class Shop(ShopFolder):
 
         trained = self.data.network() if network is None else network
         if campaign is None:
-            return check_shop(self.data, cache=self.cache(), as_of=as_of, network=trained)
+            with self.store(missing="scratch") as store:
+                today = self.clock.today()
+                cache = self.cache()
+                return check_shop(self.data, cache=cache, as_of=as_of, network=trained, store=store, today=today)
         day = as_of or self.clock.today()
         with self.store() as store:
             return check_launched(store, self.data, campaign, as_of=day, network=trained)

@@ -29,9 +29,10 @@ from disco.features.training_set import (
     unsent_codes,
     with_history,
 )
+from disco.operations.networks import BETTER, NetworkComparison
 from disco.operations.purchases import net_purchases
 from disco.operations.replay import read_log
-from disco.records.errors import InputError, UsageError
+from disco.records.errors import DiscoError, InputError, UsageError
 from disco.records.files import temporary_folder
 from disco.records.identity import places_in
 from disco.records.maturity import BY_EXPIRY, Maturity
@@ -80,6 +81,10 @@ class ContextTrained(Result):
     """Smallest mean log loss on codes of customers kept out of training; null without such codes or the head."""
     test: Accuracy | None
     """Accuracy on the month after the window; null where its orders are not there."""
+    comparison: NetworkComparison | None
+    """With the network in use, on past campaigns; null where there is none, or fewer than two campaigns."""
+    written: bool
+    """Whether the file was written: with `only_better`, only where the new network would have been better."""
     warnings: tuple[str, ...]
     """What to know, in sentences; the command has done its work all the same."""
 
@@ -184,6 +189,8 @@ def train_context(
     engine: Engine | None = None,
     cluster: TableEngine | None = None,
     check: Callable[[str | None], None] = lambda tables: None,
+    compare: Callable[[ContextNetwork, date | None], NetworkComparison | None] = lambda network, until: None,
+    only_better: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> ContextTrained:
     """Fit `network` to the orders and codes of a window and save it; test it on the month after, where that has orders.
@@ -192,7 +199,9 @@ def train_context(
     a folder or database URL; needed with `window_start` where no file of features is given. maturity: when a
     code counts. own: codes of the shop's own campaigns (`own_codes`), which need no table of codes. most_customers: of
     a shop with more, about so many are taken by the hashes of their ids. cluster: computes the features. check: called
-    before the training with the place of the tables, which a file of features may name.
+    before the training with the place of the tables, which a file of features may name. compare: called with the
+    trained network and the end of its window. only_better: the file is not written where the comparison says that the
+    new network is not better.
     """
     with temporary_folder("train") as folder:
         builder = _Builder(open_tables, cluster, most_customers, threads, folder)
@@ -201,7 +210,14 @@ def train_context(
         codes = made.codes if network.heads == WITH_ENGAGEMENT else None
         notes = list(made.notes)
         network.fit(made.rows, codes=codes, progress=progress, warn=lambda note: notes.append(str(note)))
-        network.save(out)
+        comparison = None
+        try:
+            comparison = compare(network, made.end)
+        except DiscoError as error:
+            notes.append(f"The network could not be compared with the one in use: {error}")
+        written = not only_better or comparison is None or comparison.verdict == BETTER
+        if written:
+            network.save(out)
         tested = None if made.tables is None else _test(network, builder, made, engine)
     return ContextTrained(
         file=str(out),
@@ -212,6 +228,8 @@ def train_context(
         codes=made.code_count if network.head_ is not None else 0,
         validation_log_loss=min(network.validation_log_losses_, default=None),
         test=tested,
+        comparison=comparison,
+        written=written,
         warnings=tuple(notes),
     )
 

@@ -695,6 +695,7 @@ def _broken(transaction: Transaction, name: str) -> set[Sealed]:
 #
 # Can this campaign's figures be trusted? Its arms, its ledger, its prediction and what is kept of it.
 
+WORTH_TRAINING = 3  # campaigns (docs/decisions/169-training-again.md)
 WATCH_ASIDE, FAILED_ASIDE = 0.01, 0.1  # of the outcomes received
 
 
@@ -745,16 +746,39 @@ def check_launched(
 
 
 def check_shop(
-    data: ShopData, *, cache: FeatureCache, as_of: date | None = None, network: ContextNetwork | None = None
+    data: ShopData,
+    *,
+    cache: FeatureCache,
+    as_of: date | None = None,
+    network: ContextNetwork | None = None,
+    store: Store | None = None,
+    today: date | None = None,
 ) -> CheckResult:
-    """Check the features of the shop's customers, as of a day; None: the day after the last order."""
+    """Check the features of the shop's customers, as of a day; None: the day after the last order.
+
+    store, today: to say also when the network is worth training again.
+    """
+    aged = () if store is None or today is None else _aged(store, data.network_hash(), today=today)
     trained = data.network() if network is None else network
     if as_of is None:
         with data.tables() as tables:
             as_of = day_after_last_order(tables)
     found, notes = cache.features_as_of(data, as_of, features=trained.catalogue_)
     features = found.read()
-    return _result(check_context(trained, features), features.num_rows, notes)
+    return _result(check_context(trained, features) + CheckUp(aged), features.num_rows, notes)
+
+
+def _aged(store: Store, network: str, *, today: date) -> tuple[Diagnosis, ...]:
+    """A note where so many campaigns have matured under a network that it is worth training one with their codes."""
+    with store.reading() as transaction:
+        campaigns = transaction.plans.campaigns()
+    over = [one for one in campaigns if one.network == network and one.recalled_at is None and one.matures_on <= today]
+    if len(over) < WORTH_TRAINING:
+        return ()
+    found = f"{len(over)} campaigns have matured that were decided with it"
+    fix = "Train again with their codes: `disco train context --only-better` says whether that helps, then "
+    fix += "`disco learn --rebuild`."
+    return (Diagnosis.note("age", "context network", found, expected=f"fewer than {WORTH_TRAINING}", fix=fix),)
 
 
 def _result(found: CheckUp, customers: int, notes: Sequence[str] = ()) -> CheckResult:

@@ -66,6 +66,13 @@ def context(
         ),
     ] = None,
     dimensions: Annotated[int, typer.Option(min=1, help="Numbers in a customer's context.")] = 6,
+    only_better: Annotated[
+        bool,
+        typer.Option(
+            "--only-better",
+            help="Keep the shop's network where the new one would not have been better on past campaigns.",
+        ),
+    ] = False,
     max_epochs: Annotated[int, typer.Option(min=1, help="Maximum number of passes over the rows.")] = 40,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Equal seeds and rows give equal networks.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -107,6 +114,7 @@ def context(
         seed=seed,
         device=device,
     )
+    replaces_own = out.resolve() == (here.folder / here.settings.context).resolve()
     with progress(quiet=quiet or as_json) as bar:
         task = bar.add_task("training, epochs", total=max_epochs)
         done = train_context(
@@ -123,17 +131,22 @@ def context(
             threads=here.engine.threads,
             engine=here.engine,
             cluster=here.cluster_engine,
+            compare=lambda found, until: here.against_network_in_use(found, until) if replaces_own else None,
+            only_better=only_better,
             check=lambda place: check_outputs(out, inputs=(place,), replaces="network"),
             progress=lambda epoch, _: bar.update(task, completed=epoch),
         )
     warn(done.warnings)
     passes = counted(done.epochs, "epoch")
-    text = f"Trained the context network ({done.heads}, {done.dimensions} numbers) for {passes}; it is in {out}."
+    text = f"Trained the context network ({done.heads}, {done.dimensions} numbers) for {passes}"
+    text += f"; it is in {out}." if done.written else f". It was not written: the network in {out} stays."
     if done.codes:
         text += f" It learned who uses a code from {done.codes:,} codes."
     if done.test is not None:
         figures = f"WAPE {done.test.wape:.3f}, Spearman {done.test.spearman:.3f}"
         text += f" On the {done.test.rows:,} orders of the month after: {figures}."
+    if done.comparison is not None:
+        text += f" {done.comparison.sentence}"
     show(done, text, as_json=as_json, quiet=quiet, done=f"The context network is in {out}")
 
 

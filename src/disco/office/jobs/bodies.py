@@ -100,6 +100,9 @@ class TrainBody(JobBody):
     seed: StrictInt = Field(0, ge=0, le=2**63 - 1, description="Equal seeds and rows give equal networks.")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where it is trained.")
     catalogue: dict[str, Any] | None = Field(None, description="Features to drop and to add.")
+    only_better: StrictBool = Field(
+        False, description="Keep the network in use where the new one would not have been better on past campaigns."
+    )
 
 
 class FrontierBody(JobBody):
