@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from disco.belief import Engagement, EngagementCounts, ScoreBins
-from disco.belief.calibration import _EXPECTED, Backtest, _Seen, calibrate
+from disco.belief.calibration import EXPECTED, Backtest, _Seen, calibrate
 from disco.belief.movement import MOVES, Movement, usual_moves
 
 LEVEL, REACH = 0.9, 1.6448536269514722
@@ -112,7 +112,7 @@ def forecasts(omega: float, past: int, histories: int, *, seed: int) -> tuple[Co
     A forecast is what the campaigns before it brought on average, off by a common error and one per depth, as the
     watchdog assumes them; 400 purchases are expected per depth. The first campaign has no forecast.
     """
-    generator, usual = np.random.default_rng([seed, past, 7]), _EXPECTED[True, True]
+    generator, usual = np.random.default_rng([seed, past, 7]), EXPECTED[True, True]
     bare, full, expected = Count(), Count(), np.full(DEPTHS.size, 400.0)
     for _ in range(histories):
         effect = omega * generator.standard_normal(past + 2)

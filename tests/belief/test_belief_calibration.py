@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm, poisson
 
-from disco.belief.calibration import _EXPECTED, Backtest, backtest, calibrate
+from disco.belief.calibration import EXPECTED, Backtest, backtest, calibrate
 from disco.belief.movement import MOVES, usual_moves
 from disco.records.plan_summary import Calibration
 
 rng = np.random.default_rng(11)
-KINDS = list(_EXPECTED)
+KINDS = list(EXPECTED)
 DEPTHS = [0.1, 0.3]
 
 
@@ -34,7 +34,7 @@ def of_decided(past, depths=DEPTHS, personal=False):
 
 def test_one_campaign_at_one_depth_by_hand():
     """c + d + ωε has the prior N(0, v), v = τ² + τ_d² + ω²; its mode m solves 720 − 600·exp(m) = m/v."""
-    usual, found = _EXPECTED[True, False], of_decided([seen(1.2)], [0.1])
+    usual, found = EXPECTED[True, False], of_decided([seen(1.2)], [0.1])
     depth = usual.common**2 + usual.depth**2
     whole = depth + usual.campaign**2
     mode = found.log_factors[0.1] * whole / depth
@@ -59,7 +59,7 @@ def grid_over_all(past, usual):
 
 @pytest.mark.parametrize("ratios", [(1.2,), (1.0, 1.05), (1.5, 0.7, 1.2), (1.02, 0.97, 1.0, 1.04)])
 def test_how_far_campaigns_move_is_what_a_grid_over_all_unknowns_says(ratios):
-    usual, past = _EXPECTED[True, True], [seen(ratio) for ratio in ratios]
+    usual, past = EXPECTED[True, True], [seen(ratio) for ratio in ratios]
     found, (weight, moments) = of_decided(past, [0.1], personal=True), grid_over_all(past, usual)
     kept = found.log_factors[0.1]
     about = moments[:, 2] - 2 * kept * moments[:, 1] + kept**2  # (c + d − the factor that is kept)²
@@ -74,13 +74,13 @@ def test_campaigns_that_move_widen_the_next_forecast_and_steady_ones_narrow_it()
     steady = [of_decided([seen(1.0, 1.0)] * count, personal=True).campaign_log_sd for count in (1, 3, 6)]
     moved = of_decided([seen(r, r) for r in (1.3, 0.8, 1.2, 0.75, 1.25, 0.9)], personal=True).campaign_log_sd
     assert [first, *steady] == sorted([first, *steady], reverse=True)
-    assert steady[-1] > _EXPECTED[True, True].campaign, "never narrower than usual"
+    assert steady[-1] > EXPECTED[True, True].campaign, "never narrower than usual"
     assert 0.15 < moved < 0.4
 
 
 def test_the_factors_are_those_of_the_usual_movement():
     """What a budget counts with does not depend on how far campaigns seem to move."""
-    usual = _EXPECTED[True, True]
+    usual = EXPECTED[True, True]
     depth = usual.common**2 + usual.depth**2
     for ratios in ((1.3,), (1.4, 0.7)):
         found = of_decided([known(ratio) for ratio in ratios], [0.1], personal=True)
@@ -100,7 +100,7 @@ def test_groups_of_one_campaign_move_together():
 
 def test_it_is_the_posterior_that_a_sampler_finds():
     """Against importance sampling of c, d and ε with the Poisson likelihood, at two depths of which one was played."""
-    usual, one = _EXPECTED[True, False], seen(1.15)
+    usual, one = EXPECTED[True, False], seen(1.15)
     draws = np.random.default_rng(3).standard_normal((400_000, 4)) * [
         usual.common,
         usual.depth,
@@ -207,7 +207,7 @@ def test_a_backtest_is_made_of_codes_and_counts_those_without_a_purchase():
 @pytest.mark.parametrize("kind", KINDS)
 def test_its_interval_covers_what_comes_when_the_world_is_as_it_assumes(kind):
     """Errors drawn as in the model: a 90% interval after four campaigns holds the fifth about nine times in ten."""
-    usual, inside = _EXPECTED[kind], 0
+    usual, inside = EXPECTED[kind], 0
     for _ in range(1000):
         error = rng.normal(0, usual.common) + rng.normal(0, usual.depth, 2)
         moves = np.hypot(usual.campaign, rng.choice(MOVES, p=usual_moves(usual.campaign)))

@@ -176,6 +176,7 @@ def test_every_setting_of_the_top_is_read_from_settings() -> None:
     places |= dict.fromkeys(("columns", "csv", "lines"), "settings.written")
     places |= dict.fromkeys(("model", "engagement"), "settings.prior()")
     places |= dict.fromkeys(("currency", "time_zone"), "settings.locale")
+    places |= dict.fromkeys(("forecast", "calendar"), "settings.rules")
     unread = [name for name in ShopSettings.model_fields if places.get(name, f"settings.{name}") not in text]
     assert unread == []
 

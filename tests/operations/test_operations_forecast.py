@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from disco.belief import Engagement
+from disco.belief.calibration import Backtest, calibrate
 from disco.entrypoints.cli.planning import _corrections
 from disco.operations import forecast
 from disco.operations.forecast import PastForecasts, draw_totals
 from disco.operations.launch import launch
 from disco.operations.plan import PlanResult
 from disco.records.decisions import Arm
+from disco.records.forecasting import Level
 from disco.records.plan_summary import Calibration
 
 
@@ -178,3 +180,17 @@ def test_a_plan_says_where_a_width_rests_on_an_assumption(shop, monkeypatch, cam
     words = _corrections(PlanResult.of(shop.planned(shop.plan(), shop.people(400)), dry_run=True))
     assert said in words
     assert ("assumption" in words) == (campaigns < 2)
+
+
+def test_a_fixed_level_gives_the_corrections_of_before():
+    seen = tuple(
+        Backtest(
+            depths=np.array([0.1]), expected=np.array([900.0]), actual=np.array([800.0 + 40 * n]), basket=2.0, place=n
+        )
+        for n in range(3)
+    )
+    past = PastForecasts(decided=seen, at_random=seen[:1], personal=True, level=Level.FIXED)
+    found = past.calibrations([0.1, 0.3])
+    for decided, some in ((True, seen), (False, seen[:1])):
+        assert found[decided] == calibrate(some, [0.1, 0.3], decided=decided, personal=True)
+    assert replace(past, level=Level.MOVING).calibrations([0.1, 0.3])[True] != found[True]

@@ -7,6 +7,7 @@ import pytest
 
 from disco.records.arrow_tables import content_hash
 from disco.records.decisions import Arm
+from disco.records.forecasting import ForecastRules, Level, SeasonSource
 from disco.records.identity import name_key
 from disco.records.plan_summary import Calibration
 
@@ -34,7 +35,8 @@ def test_plans_decide_and_forecast_what_they_did(shop, name):
     more, decisions, revenue, lower = DECIDED[name]
     basket = shop.knowledge().basket
     belief = replace(shop.knowledge(), basket=replace(basket, noise_sd=basket.posterior.noise_sd))  # one for all depths
-    planned = shop.planned(shop.plan(campaign=name, **more), belief=belief)
+    fixed = ForecastRules(level=Level.FIXED, season=SeasonSource.NONE)  # as that program forecast
+    planned = shop.planned(shop.plan(campaign=name, **more), belief=belief, rules=fixed)
     assert content_hash(planned.decisions)[:16] == decisions
     money = planned.arms[Arm.DECIDED].money
     assert money.revenue.value == pytest.approx(revenue, rel=1e-12)

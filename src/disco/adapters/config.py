@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from difflib import get_close_matches
 from ipaddress import ip_network
 from itertools import pairwise
@@ -19,6 +20,7 @@ from disco.adapters.engines import read_engine
 from disco.adapters.files import read_yaml
 from disco.records.chunks import read_threads
 from disco.records.errors import InputError, MissingPartError, PlanError, Problem, UsageError, as_given, expected_of
+from disco.records.forecasting import CalendarEntry, ForecastRules, Level, SeasonSource, check_calendar
 from disco.records.locale import Locale, read_time_zone
 from disco.records.money import read_currency
 from disco.records.people import ApprovalRule, Role
@@ -268,6 +270,33 @@ class OidcSettings(_Section):
         return secret
 
 
+class ForecastSettings(_Section):
+    """How forecasts follow a world that moves."""
+
+    level: Level = Field(
+        default=Level.MOVING,
+        description="moving: what campaigns bring against their forecasts may drift; fixed: one number for all of them",
+    )
+
+    season: SeasonSource = Field(
+        default=SeasonSource.ORDERS,
+        description="orders: that of the shop's orders, as far as its codes followed it; none: the calendar alone",
+    )
+
+
+class CalendarSettings(_Section):
+    """Days that the operator names."""
+
+    name: str = Field(min_length=1, max_length=60)
+    first: date = Field(alias="from")
+    last: date = Field(alias="to")
+    factor: float | None = Field(default=None, gt=0, description="on the share who use a code sent for these days")
+
+    @property
+    def entry(self) -> CalendarEntry:
+        return CalendarEntry(name=self.name, first=self.first, last=self.last, factor=self.factor)
+
+
 class HoldoutSettings(_Section):
     """What a plan's `holdout` means where the plan does not say."""
 
@@ -343,6 +372,16 @@ class ShopSettings(_Section):
         ge=0,
         description="of Thompson sampling, in plans that do not say: 1 draws from the posterior, 0 takes its mean",
     )
+    forecast: ForecastSettings = Field(
+        ForecastSettings(),
+        description="how forecasts follow a world that moves: level (moving or fixed), season (orders or none)",
+    )
+    calendar: tuple[CalendarSettings, ...] = Field(
+        (),
+        max_length=500,
+        description="days on which codes are used more or less often: [{name: Christmas, from: 2026-12-01, to: "
+        "2026-12-24, factor: 1.4}]; without a factor, as orders say of the same days of earlier years",
+    )
     maturity_days: int | None = Field(
         None,
         ge=1,
@@ -374,6 +413,12 @@ class ShopSettings(_Section):
     threads: int | None = Field(
         None, description="threads of the engine and of DuckDB; empty: one per processor, at most four per processor"
     )
+
+    @field_validator("calendar")
+    @classmethod
+    def _possible_calendar(cls, calendar: tuple[CalendarSettings, ...]) -> tuple[CalendarSettings, ...]:
+        check_calendar([one.entry for one in calendar])
+        return calendar
 
     @field_validator("columns")
     @classmethod
@@ -425,6 +470,12 @@ class ShopSettings(_Section):
                 prior_rate=engagement.prior_rate, prior_codes=engagement.prior_codes, override=engagement.override
             ),
         )
+
+    @property
+    def rules(self) -> ForecastRules:
+        """By which forecasts are made."""
+        calendar = tuple(one.entry for one in self.calendar)
+        return ForecastRules(level=self.forecast.level, season=self.forecast.season, calendar=calendar)
 
     @property
     def written(self) -> TableFormat:

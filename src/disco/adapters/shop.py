@@ -283,7 +283,15 @@ class ShopFolder:
 
         cache, data, prior = self.cache(keep=keep, builds=builds), self.data, self.prior()
         with self.store(missing=missing) as store:
-            yield Site(store=store, data=data, clock=self.clock, prior=prior, cache=cache, engine=self.engine)
+            yield Site(
+                store=store,
+                data=data,
+                clock=self.clock,
+                prior=prior,
+                cache=cache,
+                engine=self.engine,
+                rules=self.settings.rules,
+            )
 
     def prior(self) -> "Belief":
         """The belief before any campaign."""

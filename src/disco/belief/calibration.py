@@ -41,7 +41,7 @@ class Expected:
 
 
 # (by a policy, with engagement per customer): chosen on simulated years (docs/decisions/092-forecast-calibration.md)
-_EXPECTED = {
+EXPECTED = {
     (True, True): Expected(common=0.05, depth=0.07, campaign=0.03),
     (False, True): Expected(common=0.05, depth=0.05, campaign=0.03),
     (True, False): Expected(common=0.2, depth=0.15, campaign=0.05),
@@ -61,6 +61,8 @@ class Backtest:
     """(D,) actual full price."""
     basket: float
     """ΣF²/ΣF over the purchases: actual/basket is about a Poisson number of purchases, whatever their amounts."""
+    place: int = 0
+    """Of the campaign among those that count, in the order of their first days; a fixed level does not look at it."""
 
 
 def calibrate(past: Sequence[Backtest], depths: Sequence[float], *, decided: bool, personal: bool) -> Calibration:
@@ -75,7 +77,7 @@ def calibrate(past: Sequence[Backtest], depths: Sequence[float], *, decided: boo
     >>> found.factors([0.1, 0.3]).round(2).tolist()
     [1.2, 1.12]
     """
-    usual, asked = _EXPECTED[decided, personal], np.asarray(depths, np.float64)
+    usual, asked = EXPECTED[decided, personal], np.asarray(depths, np.float64)
     seen = _Seen.of(past, asked)
     prior = usual.common**2 + usual.depth**2 * np.eye(seen.known.size)  # of c + d_a
     at, kept = np.searchsorted(seen.known, asked), seen.posterior(prior, usual, usual.campaign)
@@ -91,18 +93,18 @@ def calibrate(past: Sequence[Backtest], depths: Sequence[float], *, decided: boo
     weight = usual_moves(usual.campaign) * np.exp(np.array(fit) - max(fit))
     weight /= weight.sum()
     covariance, common_variance = np.tensordot(weight, np.array(rest), 1), float(weight @ np.array(common))
-    campaign = _campaign_variance(omegas, weight, np.array(common))
+    campaign = campaign_variance(omegas, weight, np.array(common))
     return Calibration(
         log_factor=kept.common,
         log_sd=float(np.sqrt(common_variance + campaign)),
         campaigns=len(past),
         log_factors=dict(zip(depths, kept.mean[at].tolist(), strict=True)),
-        log_covariance=_rows(covariance + campaign),
+        log_covariance=rows_of(covariance + campaign),
         campaign_log_sd=float(np.sqrt(campaign)),
     )
 
 
-def _campaign_variance(omegas: Vector, weight: Vector, beside: Vector) -> float:
+def campaign_variance(omegas: Vector, weight: Vector, beside: Vector) -> float:
     """Of the normal effect of a campaign that, beside the common factor, has the 90% interval of the mixture over ω.
 
     weight, beside: (ω,) the probability of each ω, and the variance of the common factor with it.
@@ -163,15 +165,7 @@ class _Seen:
                 evidence=0.0,
             )
         shared = prior[np.ix_(column, column)] + omega**2 * (self.owner[:, None] == self.owner)
-        # Newton for the mode: each step is a regression on ln(mean) + (actual − mean)/mean with the variance 1/mean
-        seen, noise = np.log((actual + 0.5) / expected), 1 / expected
-        if start is not None:
-            noise = 1 / (expected * np.exp(start))
-            seen = start + actual * noise - 1
-        for _ in range(_STEPS if start is None else _MORE_STEPS):
-            line = shared @ np.linalg.solve(shared + np.diag(noise), seen)
-            noise = 1 / (expected * np.exp(line))
-            seen = line + actual * noise - 1
+        line, seen, noise = mode_of(shared, expected, actual, start=start)
         whole = shared + np.diag(noise)
         gain = np.linalg.solve(whole, np.column_stack([seen, prior[column], np.ones(column.size)]))
         fit = float((actual * line - expected * np.exp(line)).sum() - 0.5 * gain[:, 0] @ shared @ gain[:, 0])
@@ -186,15 +180,38 @@ class _Seen:
         )
 
 
-def _rows(matrix: Matrix) -> tuple[tuple[float, ...], ...]:
+def mode_of(
+    shared: Matrix, expected: Vector, actual: Vector, *, start: Vector | None = None
+) -> tuple[Vector, Vector, Vector]:
+    """The mode of ln(actual mean / expected) with the prior N(0, shared), and the regression that it is the fit of:
+    what was seen there, with its variance. All (rows,), amounts in purchases.
+
+    Newton's method: each step is a regression on ln(mean) + (actual − mean)/mean with the variance 1/mean. start: a
+    mode that is near.
+    """
+    seen, noise = np.log((actual + 0.5) / expected), 1 / expected
+    if start is not None:
+        noise = 1 / (expected * np.exp(start))
+        seen = start + actual * noise - 1
+    line = seen
+    for _ in range(_STEPS if start is None else _MORE_STEPS):
+        line = shared @ np.linalg.solve(shared + np.diag(noise), seen)
+        noise = 1 / (expected * np.exp(line))
+        seen = line + actual * noise - 1
+    return line, seen, noise
+
+
+def rows_of(matrix: Matrix) -> tuple[tuple[float, ...], ...]:
+    """A symmetric matrix as a plan keeps it."""
     return tuple(tuple(row) for row in ((matrix + matrix.T) / 2).tolist())
 
 
-def backtest(depth: Vector, expected: Vector, actual: Vector) -> Backtest | None:
+def backtest(depth: Vector, expected: Vector, actual: Vector, *, place: int = 0) -> Backtest | None:
     """From codes: the depth of each, the full price expected of it and the one bought (0: none), all (codes,)."""
     total = float(actual.sum())
     if total <= 0:
         return None
-    depths, place = np.unique(depth, return_inverse=True)
-    sums = [np.asarray(np.bincount(place, weights=one), np.float64) for one in (expected, actual)]
-    return Backtest(depths=depths, expected=sums[0], actual=sums[1], basket=float((actual**2).sum()) / total)
+    depths, column = np.unique(depth, return_inverse=True)
+    sums = [np.asarray(np.bincount(column, weights=one), np.float64) for one in (expected, actual)]
+    basket = float((actual**2).sum()) / total
+    return Backtest(depths=depths, expected=sums[0], actual=sums[1], basket=basket, place=place)

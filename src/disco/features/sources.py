@@ -3,7 +3,7 @@
 A query that meets a row which breaks a rule stops with `REFUSED` and the table; `builder.reading` then says which rows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
@@ -12,7 +12,7 @@ from typing import Any
 from disco.features.catalogue import LOG_GRID, YEAR_DAYS
 from disco.records.errors import InputError
 from disco.records.locale import POUNDS_UTC, Locale
-from disco.records.maturity import Maturity
+from disco.records.maturity import BY_EXPIRY, Maturity
 from disco.records.money import minor_units_sql
 from disco.records.table_rules import Rule, rules_of
 from disco.records.tables import FIRST_DAY, SCHEMAS, Kind
@@ -256,6 +256,19 @@ class Sources:
                       ELSE coalesce({redeemed} < {matures}, FALSE) END AS used,
                  NOT ({is_own}) AND coalesce({redeemed} >= {matures}, FALSE) AS used_late
           FROM {source} WHERE {self.within("sent_at", days=days)} AND {matured}"""
+
+    def orders_by_day(self, *, days: int) -> str:
+        """SELECT of each of the `days` before the as-of date on which there were orders, and how many."""
+        return f"""SELECT CAST(t.ordered_at AS DATE), count(*) FROM raw_orders t
+                   WHERE {self.within("ordered_at", days=days)} GROUP BY 1"""
+
+    def codes_by_day(self, *, days: int, without: Collection[str]) -> str:
+        """SELECT of each of the `days` before the as-of date on which codes were sent that have matured by then, how
+        many, and how many of them were used; without those of these campaigns."""
+        sent = self.sent_codes(days=days, maturity=BY_EXPIRY, matured_by=self.as_of)
+        names = ", ".join("'{}'".format(name.replace("'", "''")) for name in sorted(without))
+        others = f"WHERE campaign NOT IN ({names})" if names else ""
+        return f"SELECT CAST(sent_at AS DATE), count(*), count(*) FILTER (used) FROM ({sent}) {others} GROUP BY 1"
 
     def newest_day(self) -> str:
         """SELECT of the last day on which the tables know of an order, or of a code sent or used; null without any."""

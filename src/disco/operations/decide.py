@@ -17,11 +17,13 @@ from disco.allocation import Segments, Status, allocate
 from disco.campaign import Belief, Figures, decide, expected_costs, values_of
 from disco.operations.arms import ARMS, SHARING, Groups, assign_at_random, reserve_of, segment_reserve, share_offers
 from disco.operations.forecast import PastForecasts, Totals, draw_totals, expected_totals, past_forecasts
+from disco.operations.season import ShopSeason
 from disco.policy import policy_of
 from disco.records.arrays import Floats, Integers, Vector
 from disco.records.decisions import Arm, Audience, Decisions, Offer
 from disco.records.depths import depth_percent
 from disco.records.errors import InfeasibleError, InputError
+from disco.records.forecasting import USUAL_RULES, ForecastRules
 from disco.records.money import GBP, Currency
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, Calibration, SegmentSolution, Solution
@@ -153,13 +155,24 @@ class Basis:
         *,
         engine: Engine | None = None,
         stays_open: bool = False,
+        rules: ForecastRules = USUAL_RULES,
+        season: ShopSeason | None = None,
     ) -> "Basis":
         """With what the store knows of earlier forecasts.
 
         stays_open: for an operator who tries limits, and who may also make the holdout lasting.
+        rules, season: by which forecasts are made, and what is known of the season.
         """
         past = past_forecasts(
-            store, learned=belief.basket.campaigns, as_of=plan.customers.as_of, personal=belief.head is not None
+            store,
+            learned=belief.basket.campaigns,
+            as_of=plan.customers.as_of,
+            personal=belief.head is not None,
+            rules=rules,
+            belief=belief,
+            plan=plan,
+            season=season,
+            engine=engine,
         )
         with store.reading() as transaction:
             secret = transaction.decisions.holdout_secret() if stays_open or plan.holdout.lasting else None

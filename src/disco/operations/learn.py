@@ -425,6 +425,21 @@ def belief_at(store: Store, number: int | None, *, prior: Belief, head: Engageme
         return belief_of(version_of(transaction, number))
 
 
+def learned_before(transaction: Transaction, belief: Belief, version: VersionRecord) -> Belief:
+    """What a version would believe under the network of `belief`: its campaigns as they stand now, with the codes that
+    had matured when it was made."""
+    network, made_on = belief.basket.context_schema, transaction.locale.day_of(version.made_at)
+    assert network is not None  # for the type checker: a belief that was learned names its network
+    campaigns = [one for one in version.campaigns if one in belief.basket.campaigns]
+    lessons = lessons_of(transaction, campaigns, network, is_matured=lambda record: record.matures_on <= made_on)
+    nothing = Belief(
+        basket=replace(belief.basket, campaigns={}),
+        engagement=replace(belief.engagement, counts=EngagementCounts()),
+        head=belief.head,
+    )
+    return learn(nothing, [stored.lesson for stored in lessons])
+
+
 def deciding_belief(transaction: Transaction, record: CampaignRecord, *, prior: Belief) -> Belief:
     """The belief that decided a campaign, with its engagement head, so that prices and values belong together.
 

@@ -44,6 +44,7 @@ from disco.operations.plan_warnings import (
     pool_warnings,
     shared_elsewhere,
 )
+from disco.operations.season import ShopSeason, shop_season
 from disco.operations.site import Site
 from disco.records import VERSION
 from disco.records.arrays import Flags, Integers, Labels, Matrix, Vector
@@ -52,6 +53,7 @@ from disco.records.campaign_records import PlanRecord
 from disco.records.chunks import Report, Stages, tell
 from disco.records.decisions import Arm, Audience, Offer
 from disco.records.errors import Problem, StateError
+from disco.records.forecasting import USUAL_RULES, ForecastRules
 from disco.records.jobs import Event
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.money import Currency
@@ -307,6 +309,8 @@ class PlanResult(PlanFigures, TableResult):
     """The hash of the context network."""
     overspend_chance: float | None
     """The chance that the codes cost more than the budget (without the reserve); null without a budget or forecast."""
+    season: str | None = None
+    """Where the season of the forecasts comes from, or why there is none; null where none is asked for."""
     warnings: tuple[str, ...]
     """What to know before a launch."""
     inputs: Mapping[str, str]
@@ -335,6 +339,7 @@ class PlanResult(PlanFigures, TableResult):
             total=summary.total,
             overspend_chance=summary.overspend_chance,
             binding=summary.binding,
+            season=summary.season,
             warnings=(*plan_risks(planned.record()), *summary.warnings),
             inputs=planned.inputs,
             planned_at=planned.planned_at,
@@ -373,6 +378,8 @@ def make_plan(site: Site, plan: Plan, *, dry_run: bool = False, report: Report |
         sources=sources_of(data, plan),
         left_out=loaded.left_out,
         engine=site.engine,
+        rules=site.rules,
+        season=shop_season(site, plan, belief),
         report=stages,
     )
     more = (
@@ -402,6 +409,8 @@ def plan_campaign(
     sources: Mapping[str, str] | None = None,
     left_out: Mapping[str, int] | None = None,
     engine: Engine | None = None,
+    rules: ForecastRules = USUAL_RULES,
+    season: ShopSeason | None = None,
     report: Report | None = None,
 ) -> Planned:
     """Decide every customer of the audience. Writes nothing.
@@ -410,7 +419,7 @@ def plan_campaign(
     shown among the warnings. sources: hashes of the files the inputs come from; equal ones spare a rebuild at launch.
     left_out: by key of the plan, eligible customers who are not in the audience.
     """
-    basis = Basis.of(store, plan, audience, belief, engine=engine)
+    basis = Basis.of(store, plan, audience, belief, engine=engine, rules=rules, season=season)
     tell(report, 0, None, "deciding")
     decided = decide_groups(basis, plan)
     tell(report, 0, None, "forecasting")
@@ -464,6 +473,7 @@ def plan_campaign(
             ),
             sources=sources or {},
             overspend_chance=overspend_chance(plan, decided, found.total),
+            season=None if found.total is None else basis.past.season_words,
             left_out=left_out or None,
         ),
         planned_at=clock.now(),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from disco.records.diagnosis import Diagnosis, Repair
 from disco.records.files import leftovers, sweep
+from disco.records.forecasting import USUAL_RULES, ForecastRules
 
 if TYPE_CHECKING:
     from disco.campaign import Belief
@@ -36,6 +37,8 @@ class Site:
     """Features and contexts that were made before; it also says whether new ones are kept."""
     engine: "Engine | None" = None
     """What runs chunks of work on this machine; None: one thread."""
+    rules: ForecastRules = USUAL_RULES
+    """By which forecasts are made."""
 
 
 # ---- the files of a shop ----

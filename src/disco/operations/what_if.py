@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from hashlib import sha256
 from threading import Lock
@@ -34,8 +34,10 @@ from disco.operations.decide import (
     overspend_chance,
     solution_of,
 )
+from disco.operations.forecast import compared_until
 from disco.operations.learn import belief_for, belief_hash
 from disco.operations.plan_warnings import DepthExperience, experience_of
+from disco.operations.season import shop_season
 from disco.operations.site import Site
 from disco.records.arrays import Floats, Vector
 from disco.records.campaign_records import CampaignRecord
@@ -125,7 +127,8 @@ def plan_frontier(
     _refuse_other_depth(plan, cap)
     loaded = load_audience(site, plan)
     belief, _ = belief_for(site.store, prior=site.prior, network=loaded.network, head=loaded.head)
-    basis = Basis.of(site.store, plan, loaded.audience, belief, engine=site.engine)
+    season = shop_season(site, plan, belief)
+    basis = Basis.of(site.store, plan, loaded.audience, belief, engine=site.engine, rules=site.rules, season=season)
     groups = basis.groups(plan)
     return frontier(
         basis.audience,
@@ -351,9 +354,9 @@ def audience_key(site: Site, plan: Plan) -> str:
     have no hash before they are read; there the key says nothing about them, and an operator opens the audience again.
     """
     with site.store.reading() as transaction:
-        version = transaction.beliefs.version()
+        version, until = transaction.beliefs.version(), compared_until(transaction, plan.customers.as_of, site.rules)
         campaigns = [
-            [record.campaign, record.plan_id, str(record.recalled_at), _batches(transaction, record, plan)]
+            [record.campaign, record.plan_id, str(record.recalled_at), _batches(transaction, record, until)]
             for record in transaction.plans.campaigns()
         ]
     depends_on = {
@@ -363,13 +366,14 @@ def audience_key(site: Site, plan: Plan) -> str:
         "belief": [belief_hash(site.prior), None if version is None else version.number],
         "campaigns": campaigns,
         "locale": site.store.locale.fingerprint(),
+        "rules": repr(site.rules),
     }
     return sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _batches(transaction: Transaction, record: CampaignRecord, plan: Plan) -> list[tuple[str, str]] | None:
-    """The outcomes of a campaign that was over by the plan's day: forecasts are compared with them."""
-    if record.matures_on > plan.customers.as_of:
+def _batches(transaction: Transaction, record: CampaignRecord, until: date) -> list[tuple[str, str]] | None:
+    """The outcomes of a campaign that was over by that day: forecasts are compared with them."""
+    if record.matures_on > until:
         return None
     return [(batch.batch_id, str(batch.reverted_at)) for batch in transaction.ledger.batches(record.campaign)]
 
@@ -387,7 +391,16 @@ def _open_audience(site: Site, plan: Plan, key: str, *, report: Report | None) -
     opened = OpenAudience(
         key=key,
         about=about(plan),
-        basis=Basis.of(site.store, plan, loaded.audience, belief, engine=site.engine, stays_open=True),
+        basis=Basis.of(
+            site.store,
+            plan,
+            loaded.audience,
+            belief,
+            engine=site.engine,
+            stays_open=True,
+            rules=site.rules,
+            season=shop_season(site, plan, belief),
+        ),
         network=loaded.network,
         version=version,
         notes=loaded.notes,

@@ -1,7 +1,8 @@
 """What a plan decided and expects, as it is kept and shown: the solve, and a forecast per arm."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,44 @@ class Calibration:
     campaign_log_sd: float = 0.0
     """Of what moves all codes of the next campaign alike, learned from how far earlier campaigns moved; the covariance
     contains it. 0 in plans made by earlier versions, which did not keep it apart."""
+    level_step: float | None = None
+    """How far the common factor moves from one campaign to the next, as a standard deviation of its logarithm; null
+    where it is taken as fixed."""
+    log_season: float | None = None
+    """Natural logarithm of the campaign's season, relative to those of the campaigns that the model learned from; the
+    factors contain it. Null where no season is known."""
+
+    def in_season(self, mean: float, variance: float) -> "Calibration":
+        """The same for a campaign in another season than those the model learned from: ln of the factor has this mean
+        and variance, for all its codes alike."""
+        return replace(
+            self,
+            log_factor=self.log_factor + mean,
+            log_sd=math.hypot(self.log_sd, math.sqrt(variance)),
+            log_factors={depth: log + mean for depth, log in self.log_factors.items()},
+            log_covariance=tuple(tuple(one + variance for one in row) for row in self.log_covariance),
+            campaign_log_sd=math.hypot(self.campaign_log_sd, math.sqrt(variance)),
+            log_season=mean,
+        )
+
+    def level_words(self) -> str:
+        """Where the level of campaigns stands and how far it moves, in a sentence; empty where it is taken as fixed."""
+        if self.level_step is None or not self.campaigns:
+            return ""
+        level = math.exp(self.log_factor - (self.log_season or 0.0))
+        return (
+            f"Level: the next campaign is expected to bring {level:.0%} of what the model says; "
+            f"it moves by about {self.level_step:.0%} from one campaign to the next."
+        )
+
+    def season_words(self) -> str:
+        """How the campaign's season compares with those of earlier ones, in a sentence; empty where none is known."""
+        if self.log_season is None:
+            return ""
+        return (
+            f"In its season codes are expected to be used {math.exp(self.log_season):.2f} times as often as in the "
+            "campaigns that the model learned from."
+        )
 
     def factors(self, depths: Sequence[float]) -> Vector:
         """(K,) on the forecast of each depth, to six digits: the budget counts with them, so the last digits of a
@@ -224,6 +263,7 @@ class PlanSummary:
     warnings: tuple[str, ...]
     sources: Mapping[str, str]  # file or table → hash when the plan was made; equal hashes spare a second reading
     overspend_chance: float | None = None  # that the codes cost more than the budget; None: no budget, or no forecast
+    season: str | None = None  # where the season of the forecasts comes from, or why there is none; None: not asked for
     left_out: Mapping[str, int] | None = None  # by key (include, exclude, contact): eligible customers without decision
 
     def to_json(self) -> str:

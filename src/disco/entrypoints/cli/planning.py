@@ -190,7 +190,8 @@ def _plan_text(planned: "PlanResult", shop: Path) -> str:
     if planned.left_out:
         parts.append(_left_out(planned.planned.plan, planned.left_out))
     if planned.total is not None:
-        parts.append(f"Forecast, with 90% intervals:\n{figures_text(_money(planned))}\n{_corrections(planned)}")
+        words = f"{_corrections(planned)}{_level_and_season(planned)}"
+        parts.append(f"Forecast, with 90% intervals:\n{figures_text(_money(planned))}\n{words}")
     elif planned.version is None:
         parts.append("Nothing was learned yet, so there is no forecast.")
     if planned.ceiling is not None and planned.overspend_chance is not None:
@@ -240,6 +241,13 @@ def _corrections(planned: "PlanResult") -> str:
     if max(one.correction.campaigns for one in planned.arms.values() if one.correction is not None) == 1:
         words += " One past forecast: how far whole campaigns move is still an assumption in these ranges."
     return words
+
+
+def _level_and_season(planned: "PlanResult") -> str:
+    """Where the level of campaigns stands, and the season, in sentences; empty where both are off."""
+    found = next((one.correction for one in planned.arms.values() if one.correction is not None), None)
+    words = [] if found is None else [found.level_words(), found.season_words()]
+    return "".join(f" {sentence}" for sentence in (*words, planned.season) if sentence)
 
 
 def _left_out(plan: "Plan", left_out: "Mapping[str, int]") -> str:
