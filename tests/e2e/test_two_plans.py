@@ -120,9 +120,10 @@ def sql(shop: Path, query: str) -> pd.DataFrame:
 def expected_markdown(shop: Path, planned: dict[str, Any], plan: Path) -> float:
     """Σ depth × expected basket × share who buy × what earlier campaigns cost per unit expected, from the decisions."""
     rows = Shop.open(shop).plan(plan, dry_run=True).to_pandas().dropna(subset=["depth"])
-    factor = {arm: (one["correction"] or {}).get("log_factor", 0.0) for arm, one in planned["arms"].items()}
     cost = rows["depth"] * rows["expected_full_price"] * rows["expected_engagement"]
-    return float(sum((cost[rows["arm"] == arm].sum()) * 2.718281828459045**log for arm, log in factor.items()))
+    factors = {arm: (one["correction"] or {}).get("log_factors", {}) for arm, one in planned["arms"].items()}
+    logs = [factors[arm].get(f"{depth:g}", 0.0) for arm, depth in zip(rows["arm"], rows["depth"], strict=True)]
+    return float((cost * 2.718281828459045 ** pd.Series(logs, index=cost.index)).sum())
 
 
 def results_agree(shop: Path, campaign: str, codes: pd.DataFrame, outcomes: pd.DataFrame) -> None:
