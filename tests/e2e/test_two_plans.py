@@ -119,11 +119,13 @@ def sql(shop: Path, query: str) -> pd.DataFrame:
 
 def expected_markdown(shop: Path, planned: dict[str, Any], plan: Path) -> float:
     """Σ depth × expected basket × share who buy × what earlier campaigns cost per unit expected, from the decisions."""
-    rows = Shop.open(shop).plan(plan, dry_run=True).to_pandas().dropna(subset=["depth"])
+    again = Shop.open(shop).plan(plan, dry_run=True)  # what was learned since counts, too
+    rows = again.to_pandas().dropna(subset=["depth"])
     cost = rows["depth"] * rows["expected_full_price"] * rows["expected_engagement"]
-    factors = {arm: (one["correction"] or {}).get("log_factors", {}) for arm, one in planned["arms"].items()}
-    logs = [factors[arm].get(f"{depth:g}", 0.0) for arm, depth in zip(rows["arm"], rows["depth"], strict=True)]
-    return float((cost * 2.718281828459045 ** pd.Series(logs, index=cost.index)).sum())
+    factors = {str(arm): one.correction for arm, one in again.arms.items()}
+    at = zip(rows["arm"], rows["depth"], strict=True)
+    each = [1.0 if factors[arm] is None else float(factors[arm].factors([depth])[0]) for arm, depth in at]
+    return float((cost * each).sum())
 
 
 def results_agree(shop: Path, campaign: str, codes: pd.DataFrame, outcomes: pd.DataFrame) -> None:
