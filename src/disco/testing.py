@@ -32,9 +32,9 @@ def check_policy(policy: "Policy", *, model: BasketModel | None = None) -> None:
 
     model: what it draws from; None: one that has learned 400 purchases with four context numbers.
     """
-    random = np.random.default_rng(2)
-    context = random.normal(size=(_CUSTOMERS, 4)).clip(-4, 4)
-    ids = random.permutation(10**6)[:_CUSTOMERS]
+    generator = np.random.default_rng(2)
+    context = generator.normal(size=(_CUSTOMERS, 4)).clip(-4, 4)
+    ids = generator.permutation(10**6)[:_CUSTOMERS]
     model = _learned() if model is None else model
 
     def served(rows: Any = slice(None), **more: Any) -> Floats:
@@ -48,7 +48,7 @@ def check_policy(policy: "Policy", *, model: BasketModel | None = None) -> None:
     _same(served(), whole, "the same question gets the same answer: draws come from seed, campaign and customer alone")
     parts = [served(rows) for rows in np.array_split(np.arange(_CUSTOMERS), _CHUNKS)]
     _same(np.concatenate(parts), whole, "chunks of customers give the same bytes as all of them at once")
-    some = random.permutation(_CUSTOMERS)[:40]
+    some = generator.permutation(_CUSTOMERS)[:40]
     _same(served(some), whole[some], "a customer's prices do not depend on who else is there, or in which order")
     _same(served(ids=ids.astype(str).astype(object)), whole, "17 and '17' are one customer")
     short = served(dtype=np.float32)
@@ -122,9 +122,9 @@ def _refuse_seven(number: int) -> int:
 
 
 def _learned() -> BasketModel:
-    random = np.random.default_rng(1)
-    context, depth = random.normal(size=(400, 4)).clip(-4, 4), random.choice(_DEPTHS, 400)
-    return BasketModel().update(context, depth, np.exp(random.normal(3.5, 0.6, 400)))
+    generator = np.random.default_rng(1)
+    context, depth = generator.normal(size=(400, 4)).clip(-4, 4), generator.choice(_DEPTHS, 400)
+    return BasketModel().update(context, depth, np.exp(generator.normal(3.5, 0.6, 400)))
 
 
 def _same(found: Any, expected: Any, promise: str) -> None:

@@ -225,7 +225,8 @@ VARIANTS = {
     },
     "pool": {"codes": {"pool": "lists/codes.txt"}},
     "pool and shared": {"codes": {"pool": "lists/codes.txt", "shared": {0.1: "SPRING10"}}},
-    "prefix": {"codes": {"prefix": "SPRING"}, "control": {"share": "10%"}},
+    # with less exploration, the prices leave these customers hardly any code
+    "prefix": {"codes": {"prefix": "SPRING"}, "control": {"share": "10%"}, "policy": {"exploration": 1}},
 }
 
 

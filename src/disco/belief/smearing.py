@@ -53,7 +53,7 @@ class Smearing:
 
         >>> found = Smearing.of(np.array([0.1, 0.3]), np.array([0.1, 0.1]), np.array([0.001, 0.001]))
         >>> found.factors(np.array([0.1, 0.2])).round(3).tolist()
-        [1.103, 1.103]
+        [1.104, 1.104]
         """
         if not depths.size:
             return cls.none()
