@@ -47,11 +47,12 @@ def blocks(page: str) -> list[Block]:
 
 def words(text: str) -> list[str]:
     """What a text says, without what belongs to the page's own size: figures, hashes, how columns are spaced, and
-    whether a figure lay inside its forecast."""
+    whether a figure lay inside its forecast or a new network was better."""
     text = re.sub(r"\b[0-9a-f]{12,}\b", "HASH", text)
     text = re.sub(r"[−+-]?£?[0-9][0-9.,]*(e-?[0-9]+)?( ?[km]\b| ?%)?", "#", text)
     missed = r"\b(revenue|code cost) # (above|below) forecast( and code cost # above forecast)?"
-    return re.sub(missed, "inside", text).split()
+    verdict = "The new network would have been (better|worse)|There is no clear difference between the networks"
+    return re.sub(verdict, "VERDICT", re.sub(missed, "inside", text)).split()
 
 
 @contextlib.contextmanager

@@ -90,6 +90,16 @@ def reply(line: socket.socket) -> tuple[int, dict[str, Any]]:
     return int(content[9:12]), json.loads(body)
 
 
+def first_reply(line: socket.socket) -> bytes:
+    """The reply to /healthz; its head and its body may come one after the other."""
+    content = b""
+    while not content.endswith(b'{"status": "ok"}'):
+        part = line.recv(65_536)
+        assert part, content
+        content += part
+    return content
+
+
 def test_a_header_has_a_size(server: Server) -> None:
     whole = HEAD + b"X-Large: " + b"a" * 70_000 + b"\r\n\r\n"
     many = HEAD + b"".join(b"X-%d: 1\r\n" % number for number in range(9_000)) + b"\r\n"
@@ -150,10 +160,10 @@ def test_a_body_that_comes_slowly_but_comes_is_taken(server: Server, monkeypatch
 def test_a_connection_may_wait_for_its_next_request(server: Server) -> None:
     request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with server.connect(request) as line:
-        assert line.recv(65_536).startswith(b"HTTP/1.1 200")
+        assert first_reply(line).startswith(b"HTTP/1.1 200")
         time.sleep(2)  # longer than the deadline of a header
         line.sendall(request)
-        assert line.recv(65_536).startswith(b"HTTP/1.1 200")
+        assert first_reply(line).startswith(b"HTTP/1.1 200")
 
 
 def test_half_sent_bodies_take_nobody_elses_place(
