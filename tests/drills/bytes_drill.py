@@ -53,6 +53,7 @@ data: data
 exploration: 1
 habits: false
 model: {smearing: false}
+forecast: {level: fixed, season: none}
 """
 # campaign, first day, days, day of learning; the tutorial's calendar
 _CALENDAR = [
