@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from disco.belief import BasketModel, OneHotDepth, SmoothSpline
 from disco.policy import POLICIES, EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
@@ -56,9 +58,27 @@ class Careless:
         return np.random.default_rng(seed).uniform(1, 2, (len(context), len(depths))).astype(dtype)
 
 
+class Zeroing(Greedy):
+    """A policy that writes into the contexts it is given, with equal prices whenever it is asked."""
+
+    def full_prices(self, model, context, depths, **question):
+        context[:] = 0.0
+        return super().full_prices(model, context, depths, **question)
+
+
 def test_a_policy_that_breaks_a_promise_is_told_which():
     with pytest.raises(AssertionError, match="Broken promise: chunks of customers give the same bytes"):
         check_policy(Careless())
+    with pytest.raises(AssertionError, match="Broken promise: the contexts are not changed"):
+        check_policy(Zeroing())
+
+
+@every_policy
+@settings(max_examples=25, deadline=None)
+@given(keep=st.lists(st.integers(0, 3000), min_size=1, max_size=40, unique=True))
+def test_who_else_is_there_never_matters(policy, keep):
+    whole = served(policy, MODELS[0])
+    np.testing.assert_array_equal(served(policy, MODELS[0], CONTEXT[keep], ids=IDS[keep]), whole[keep])
 
 
 @every_policy
