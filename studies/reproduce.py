@@ -9,11 +9,11 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from disco.entrypoints.cli.output import progress as progress_bar
-from disco.entrypoints.cli.output import show, show_error
+from disco.entrypoints.cli.output import Terminal, show_error
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import DiscoError, InputError, UsageError
 from studies import ab, answers, calibration, explanation, overspending, paper, policies, ulcc
@@ -88,18 +88,18 @@ def _run(asked: argparse.Namespace) -> None:
     if asked.page is not None and asked.page.parent.is_dir():
         check_outputs(asked.page, asked.page.with_suffix(".json"))
     size = RunSize.QUICK if asked.quick else RunSize.FULL
-    with progress_bar(quiet=asked.quiet or asked.json) as bar:
-        task = bar.add_task("starting", total=len(keys))
+    terminal, items = Terminal(as_json=asked.json, quiet=asked.quiet), count(1)
+    with terminal.progress("starting", total=len(keys)) as report:
         result, text = reproduce(
             settings_of(size, environments=asked.environments, seed=asked.seed),
             only=asked.items,
             out=asked.out,
             page=asked.page,
             command=_command(asked),
-            progress=lambda step: bar.update(task, description=step),
-            item_done=lambda: bar.advance(task),
+            progress=lambda step: report(stage=step),
+            item_done=lambda: report(next(items)),
         )
-    show(result, text, as_json=asked.json, quiet=asked.quiet)
+    terminal.show(result, text)
 
 
 def _command(asked: argparse.Namespace) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, day_of, figures_text, show
+from disco.entrypoints.cli.output import ShopTerminal, add_command, day_of, figures_text
 from disco.entrypoints.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -16,13 +16,14 @@ _DAY = ["%Y-%m-%d"]
 
 
 def register(app: typer.Typer) -> None:
-    app.command("added", epilog="Example: disco added --from 2027-04-01 --to 2028-03-31")(added)
+    add_command(app, added, example="disco added --from 2027-04-01 --to 2028-03-31")
     holdout = typer.Typer(help="The people who are held out of all campaigns.", no_args_is_help=True)
-    holdout.command("release", epilog='Example: disco holdout release --reason "The year is over."')(release)
+    add_command(holdout, release, example='disco holdout release --reason "The year is over."')
     app.add_typer(holdout, name="holdout")
 
 
 def added(
+    terminal: ShopTerminal,
     first: Annotated[
         datetime | None, typer.Option("--from", formats=_DAY, help="The first day that counts. Default: all of it.")
     ] = None,
@@ -30,9 +31,6 @@ def added(
         datetime | None, typer.Option("--to", formats=_DAY, help="The last day that counts. Default: the last order.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Also write a self-contained page.")] = None,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Show what codes added: revenue, markdown and margin of everybody, against the people of the lasting holdout.
 
@@ -40,15 +38,13 @@ def added(
     counts once for the whole time, adjusted by what they bought before the holdout began. The margin needs the setting
     `margin`. Where nothing can be said yet, it says what a larger share or more time would show.
     """
-    from disco.entrypoints.python import Shop
-
-    check_outputs(html, shop=shop)
-    found = Shop.open(shop).added(first=day_of(first, option="--from"), last=day_of(last, option="--to"))
+    check_outputs(html, shop=terminal.folder)
+    found = terminal.shop().added(first=day_of(first, option="--from"), last=day_of(last, option="--to"))
     if html is not None:
         from disco.views.added import added_report
 
         added_report(found).save(html)
-    show(found, _text(found), as_json=as_json, quiet=quiet)
+    terminal.show(found, _text(found))
 
 
 def _text(found: "Added") -> str:
@@ -60,11 +56,9 @@ def _text(found: "Added") -> str:
 
 
 def release(
+    terminal: ShopTerminal,
     reason: Annotated[str, typer.Option(help="Why, for the audit journal.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen; write nothing.")] = False,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Release the people of the lasting holdout: they get codes from the next campaign on.
 
@@ -72,11 +66,9 @@ def release(
     day. What the old holdout has shown can still be read, with `disco added --to DAY`. Plans that were decided before
     have to be decided again. The reason is kept in the audit journal. This cannot be undone.
     """
-    from disco.entrypoints.python import Shop
-
-    found = Shop.open(shop).release_holdout(reason, dry_run=dry_run)
+    found = terminal.shop().release_holdout(reason, dry_run=dry_run)
     done = "" if dry_run else "The lasting holdout is released"
     word = "would be" if dry_run else "is"
     names = ", ".join(found.campaigns)
     text = f"The lasting holdout of {names} {word} released. The next campaign with one draws other people."
-    show(found, text, as_json=as_json, quiet=quiet, done=done or None)
+    terminal.show(found, text, done=done or None)

@@ -10,14 +10,13 @@ import typer
 from disco.adapters.files import read_yaml
 from disco.entrypoints.cli.output import (
     EngineFlag,
-    JsonFlag,
     MasterFlag,
-    QuietFlag,
-    ShopFolder,
+    ShopTerminal,
+    Terminal,
+    add_command,
     figures_text,
     open_shop,
     say,
-    show,
     warn,
 )
 from disco.entrypoints.outputs import check_outputs
@@ -27,16 +26,17 @@ if TYPE_CHECKING:
     from disco.operations.experiment import ExperimentResult, PowerResult
     from disco.views.table import Cell
 
-EXAMPLE = "Example: disco ab test.csv --arm group --metric revenue --metric revenue/orders --before revenue_last_year"
+EXAMPLE = "disco ab test.csv --arm group --metric revenue --metric revenue/orders --before revenue_last_year"
 
 
 def register(app: typer.Typer) -> None:
-    app.command("allocate")(allocate)
-    app.command("power", epilog="Example: disco power --baseline 4.20 --sd 18 --uplift 1%")(power)
-    app.command("ab", epilog=EXAMPLE)(ab)
+    add_command(app, allocate)
+    add_command(app, power, example="disco power --baseline 4.20 --sd 18 --uplift 1%")
+    add_command(app, ab, example=EXAMPLE)
 
 
 def allocate(
+    terminal: Terminal,
     values: Annotated[
         Path,
         typer.Argument(help="Parquet, or a folder of it: customer_id and one column per depth (null: not eligible)."),
@@ -57,8 +57,6 @@ def allocate(
     solver: Annotated[str, typer.Option(help="exact, or highs (slow, independent).")] = "exact",
     engine: EngineFlag = None,
     master: MasterFlag = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Give each customer one depth or none, so that the total value is as large as the limits allow.
 
@@ -91,7 +89,8 @@ def allocate(
         cluster=cluster,
     )
     if not found.feasible:
-        show(found, "", as_json=as_json, quiet=True)
+        if terminal.as_json:
+            terminal.show(found, "")
         say("\n  ".join(["error: No allocation meets all limits.", *map(str, found.conflicts)]), err=True)
         raise typer.Exit(1)
     assert found.value is not None  # for the type checker: it is null only where no allocation was found
@@ -101,7 +100,7 @@ def allocate(
         f"  {depth:>6}  {count:>12,} customers   price {found.prices[depth]:,.4f}"
         for depth, count in found.counts.items()
     ]
-    show(found, "\n".join(lines), as_json=as_json, quiet=quiet)
+    terminal.show(found, "\n".join(lines))
 
 
 def _read_limits(path: Path) -> object:
@@ -109,6 +108,7 @@ def _read_limits(path: Path) -> object:
 
 
 def power(
+    terminal: Terminal,
     baseline: Annotated[
         float | None, typer.Option(help="Mean of the figure in control, per customer, those without it as 0.")
     ] = None,
@@ -125,8 +125,6 @@ def power(
         str | None, typer.Option(help="Share that buys; baseline and sd are then per purchaser.")
     ] = None,
     explained: Annotated[str, typer.Option(help="Share of variance that pre-period figures explain (CUPED).")] = "0%",
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """How many customers an A/B test needs, or what a given number of customers can detect.
 
@@ -155,7 +153,7 @@ def power(
             engagement=None if engagement is None else read_share(engagement, "--engagement"),
             explained=read_share(explained, "--explained"),
         )
-    show(found, _power_text(found, asked=uplift is not None and customers is None), as_json=as_json, quiet=quiet)
+    terminal.show(found, _power_text(found, asked=uplift is not None and customers is None))
 
 
 def _power_text(found: "PowerResult", *, asked: bool) -> str:
@@ -212,6 +210,7 @@ def read_share(text: str, option: str) -> float:
 
 
 def ab(
+    terminal: ShopTerminal,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Parquet or CSV, one row per customer assigned.")],
     arm: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the name of each customer's arm.")],
     metric: Annotated[
@@ -235,16 +234,12 @@ def ab(
         int, typer.Option(min=1, help="How many times the test is looked at in all; intervals hold at each of them.")
     ] = 1,
     level: Annotated[str, typer.Option(help="Of all intervals.")] = "95%",
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Compare the arms of a test: differences with intervals, a check of the sample ratio, and a verdict in words.
 
     Several arms and metrics are adjusted for by Holm's method. A CSV file is read as the settings of the shop say.
     """
     from disco.adapters.tables.single_files import read_experiment_file
-    from disco.entrypoints.python import Shop
     from disco.operations.experiment import parse_metric, read_experiment
     from disco.records.errors import InputError
 
@@ -253,7 +248,7 @@ def ab(
     except InputError as error:
         raise UsageError("--metric", found=error.found, expected=error.expected) from None
     known = [*dict.fromkeys(before or [])]
-    written = Shop.open(shop).settings.written
+    written = terminal.shop().settings.written
     table = read_experiment_file(file, arm=arm, figures=[*figures, *known], written=written)
     with naming_options("level", "shares"):
         found = read_experiment(
@@ -268,7 +263,7 @@ def ab(
             source=str(file),
         )
     warn(found.warnings)
-    show(found, _text(found), as_json=as_json, quiet=quiet)
+    terminal.show(found, _text(found))
 
 
 def _shares(text: str) -> dict[str, float] | None:

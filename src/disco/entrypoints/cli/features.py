@@ -9,13 +9,12 @@ import typer
 
 from disco.entrypoints.cli.output import (
     EngineFlag,
-    JsonFlag,
     MasterFlag,
-    QuietFlag,
+    Terminal,
+    add_command,
     checks_text,
     day_of,
     open_shop,
-    show,
     warn,
 )
 from disco.entrypoints.outputs import check_outputs
@@ -27,16 +26,17 @@ if TYPE_CHECKING:
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([KMGT])i?B", re.IGNORECASE)
 _MEGABYTES = {"K": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
 _LEAST_MEGABYTES = 64  # below, DuckDB cannot even begin
-FEATURES_EXAMPLE = "Example: disco features shop/data --as-of 2025-06-01 -o features.parquet"
-CHECK_EXAMPLE = "Example: disco check --shop shop/ --as-of 2025-06-01"
+FEATURES_EXAMPLE = "disco features shop/data --as-of 2025-06-01 -o features.parquet"
+CHECK_EXAMPLE = "disco check --shop shop/ --as-of 2025-06-01"
 
 
 def register(app: typer.Typer) -> None:
-    app.command("features", epilog=FEATURES_EXAMPLE)(features)
-    app.command("check", epilog=CHECK_EXAMPLE)(check)
+    add_command(app, features, example=FEATURES_EXAMPLE)
+    add_command(app, check, example=CHECK_EXAMPLE)
 
 
 def features(
+    terminal: Terminal,
     tables: Annotated[str, typer.Argument(metavar="DIR", help="Folder of tables, or a database URL.")],
     as_of: Annotated[
         datetime, typer.Option("--as-of", formats=["%Y-%m-%d"], help="Only rows dated before this day count.")
@@ -52,8 +52,6 @@ def features(
     ] = None,
     memory_limit: Annotated[str | None, typer.Option(help="Such as 4GB; beyond it, DuckDB spills to disk.")] = None,
     shop: Annotated[Path, typer.Option(help="Folder with disco.yaml, which says how the tables are written.")] = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Compute the features of every customer as of a date, from the year before: the 76 of the catalogue, or your own.
 
@@ -81,7 +79,7 @@ def features(
     )
     warn(done.warnings)
     text = f"{done.customers:,} customers × {done.features} features as of {done.as_of} in {out}"
-    show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)
+    terminal.show(done, f"{text}.", done=text)
 
 
 def _check_size(text: str) -> None:
@@ -92,6 +90,7 @@ def _check_size(text: str) -> None:
 
 
 def check(
+    terminal: Terminal,
     campaign: Annotated[
         str | None,
         typer.Argument(metavar="[CAMPAIGN]", help="A launched campaign; without one, the shop's customers today."),
@@ -111,8 +110,6 @@ def check(
         ),
     ] = None,
     shop: Annotated[Path, typer.Option(help="Folder with disco.yaml.")] = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Check whether decisions can be based on these features and this network; exit 1 when a check fails.
 
@@ -120,7 +117,6 @@ def check(
     values never seen in training, and contexts with dead units or customers at their limits. docs/features.md has the
     thresholds. With a CAMPAIGN: the features it was decided on, and its groups, outcomes, forecast, evidence and model.
     """
-    from disco.entrypoints.python import Shop
     from disco.features import ContextNetwork
     from disco.operations.upkeep import check_features
 
@@ -128,13 +124,13 @@ def check(
         raise UsageError("--as-of cannot be combined with --features: the file has its own date")
     if features is not None and campaign is not None:
         raise UsageError("--features cannot be combined with a campaign: a campaign has its own")
-    trained = Shop.open(shop).data.network() if network is None else ContextNetwork.load(network)
+    trained = open_shop(shop).data.network() if network is None else ContextNetwork.load(network)
     if features is not None:
         found = check_features(trained, features)
     else:
-        found = Shop.open(shop).check(campaign, as_of=day_of(as_of), network=trained)
+        found = open_shop(shop).check(campaign, as_of=day_of(as_of), network=trained)
     warn(found.warnings)
-    show(found, _check_text(found), as_json=as_json, quiet=quiet)
+    terminal.show(found, _check_text(found))
     if found.failed:
         raise typer.Exit(1)
 

@@ -10,15 +10,14 @@ import typer
 from disco.adapters.files import read_customers
 from disco.entrypoints.cli.output import (
     DryRunFlag,
-    JsonFlag,
-    QuietFlag,
-    ShopFolder,
+    ShopTerminal,
+    Terminal,
     YesFlag,
+    add_command,
     confirm,
     day_of,
     figures_text,
     next_command,
-    show,
     warn,
 )
 from disco.records.errors import UsageError
@@ -33,19 +32,20 @@ Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched ca
 
 
 def register(app: typer.Typer) -> None:
-    app.command("launch", epilog="Example: disco launch 3f9a1c --shop shop/")(launch)
-    app.command("approve", epilog="Example: disco approve 3f9a1c07b2d4e5f6")(approve)
-    app.command("export", epilog="Example: disco export spring-27 -o codes.csv")(export)
-    app.command("late", epilog="Example: disco late spring-27 c0000017 c0000018")(late)
-    app.command("contexts", epilog="Example: disco contexts spring-27")(contexts)
-    app.command("pause", epilog="Example: disco pause spring-27")(pause)
-    app.command("resume", epilog="Example: disco resume spring-27")(resume)
-    app.command("close", epilog="Example: disco close spring-27")(close)
-    app.command("recall", epilog="Example: disco recall spring-27 -o recalled.csv")(recall)
-    app.command("propensities", epilog="Example: disco propensities spring-27 --draws 500")(propensities)
+    add_command(app, launch, example="disco launch 3f9a1c --shop shop/")
+    add_command(app, approve, example="disco approve 3f9a1c07b2d4e5f6")
+    add_command(app, export, example="disco export spring-27 -o codes.csv")
+    add_command(app, late, example="disco late spring-27 c0000017 c0000018")
+    add_command(app, contexts, example="disco contexts spring-27")
+    add_command(app, pause, example="disco pause spring-27")
+    add_command(app, resume, example="disco resume spring-27")
+    add_command(app, close, example="disco close spring-27")
+    add_command(app, recall, example="disco recall spring-27 -o recalled.csv")
+    add_command(app, propensities, example="disco propensities spring-27 --draws 500")
 
 
 def launch(
+    terminal: ShopTerminal,
     plan_id: Annotated[
         str,
         typer.Argument(
@@ -55,9 +55,6 @@ def launch(
     ],
     dry_run: DryRunFlag = False,
     yes: YesFlag = False,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Launch a plan: keep its decisions, with one single-use code per customer who gets one.
 
@@ -65,15 +62,13 @@ def launch(
     the model, the limits or the program version have changed since the plan was decided, or when the decisions that
     are kept are not those of the plan. Launching the same plan again changes nothing.
     """
-    from disco.entrypoints.python import Shop
-
-    here = Shop.open(shop)
+    here = terminal.shop()
     if not dry_run:
         confirm(f"Launch plan {plan_id}? A launched campaign cannot be planned again.", yes=yes)
     launched = here.launch(plan_id, dry_run=dry_run)
     warn(launched.warnings)
     done = None if launched.dry_run else f"{launched.campaign} is launched"
-    show(launched, _launched_text(launched, shop), as_json=as_json, quiet=quiet, done=done)
+    terminal.show(launched, _launched_text(launched, terminal.folder), done=done)
 
 
 def _launched_text(launched: "Launched", shop: Path) -> str:
@@ -87,13 +82,11 @@ def _launched_text(launched: "Launched", shop: Path) -> str:
 
 
 def approve(
+    terminal: ShopTerminal,
     plan_id: Annotated[
         str, typer.Argument(metavar="PLAN_ID", help="As `disco plan` printed it, or four or more characters of it.")
     ],
     yes: YesFlag = False,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Approve a plan that somebody else made, so that it can be launched.
 
@@ -101,9 +94,7 @@ def approve(
     another plan has another id. Who made a plan cannot approve it. On the command line a person is a user of the
     system (docs/people.md).
     """
-    from disco.entrypoints.python import Shop
-
-    here = Shop.open(shop)
+    here = terminal.shop()
     plan = here.approval(plan_id)
     warn(plan.warnings)
     made = f", made by {', '.join(plan.made_by)}" if plan.made_by else ""
@@ -111,21 +102,19 @@ def approve(
     done = here.approve(plan.plan_id)
     text = f"Plan {done.plan_id} of {done.campaign} is approved by {done.by}"
     facts = f"{counted(done.customers, 'customer')}, {counted(done.codes, 'code')}, made by {', '.join(done.made_by)}"
-    after = next_command(f"launch {done.plan_id}", shop)
+    after = next_command(f"launch {done.plan_id}", terminal.folder)
     again = " It was approved before; nothing was changed." if done.again else ""
-    show(done, f"{text}: {facts}.{again} {after}", as_json=as_json, quiet=quiet, done=text)
+    terminal.show(done, f"{text}: {facts}.{again} {after}", done=text)
 
 
 def export(
+    terminal: ShopTerminal,
     campaign: Campaign,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="FILE.parquet or FILE.csv.")] = None,
     to: Annotated[
         str | None, typer.Option("--to", metavar="URL#TABLE", help="A table elsewhere, instead of a file.")
     ] = None,
     what: Annotated[str, typer.Option("--what", help="With --to: codes, decisions or results.")] = "codes",
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Write the codes to send: code_id, customer_id, campaign_id, depth, sent_at, expires_at, channel.
 
@@ -139,25 +128,24 @@ def export(
     With --to, a table of a database, a DuckDB file or a Delta lake holds the campaign's rows afterwards, each once:
     they are replaced in one transaction, or left alone where they are the same (docs/warehouses.md).
     """
-    from disco.entrypoints.python import Shop
-
     if (out is None) == (to is None):
         found = "neither" if out is None else "both"
         raise UsageError("--out, --to", found=found, expected="one of them: a file, or a table elsewhere")
     if to is not None:
-        put = Shop.open(shop).export_to(campaign, to, kind=what)
+        put = terminal.shop().export_to(campaign, to, kind=what)
         rows = f"{counted(put.rows, 'row')} ({put.kind}) of {campaign}"
         text = f"{rows} are in {put.table}" if put.changed else f"{put.table} has the {rows} already: nothing changed"
-        show(put, f"{text}.", as_json=as_json, quiet=quiet, done=text if put.changed else None)
+        terminal.show(put, f"{text}.", done=text if put.changed else None)
         return
-    done = Shop.open(shop).export(campaign, out)
+    done = terminal.shop().export(campaign, out)
     text = f"{counted(done.codes, 'code')} of {campaign} written to {out}"
     if done.without_email:
         warn([f"{counted(done.without_email, 'code')} of customers without an e-mail address"])
-    show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)
+    terminal.show(done, f"{text}.", done=text)
 
 
 def late(
+    terminal: ShopTerminal,
     campaign: Campaign,
     customers: Annotated[
         list[str] | None, typer.Argument(metavar="[CUSTOMER]...", help="Customers who have arrived since the launch.")
@@ -167,9 +155,6 @@ def late(
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The day they arrive; default: today.")
     ] = None,
     dry_run: DryRunFlag = False,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Decide about customers who arrive after the launch, from the codes kept in reserve.
 
@@ -180,33 +165,27 @@ def late(
     Ids that the table of customers does not have are refused here, because a file may hold typing errors; the service
     decides about them with the population's context, too (docs/service.md).
     """
-    from disco.entrypoints.python import Shop
-
     wanted = [*(customers or ()), *([] if file is None else read_customers(file))]
     if not wanted:
         raise UsageError("late needs customers", fix="Name them as arguments, or use --file FILE.")
-    decided = Shop.open(shop).late(campaign, wanted, as_of=day_of(as_of), dry_run=dry_run)
+    decided = terminal.shop().late(campaign, wanted, as_of=day_of(as_of), dry_run=dry_run)
     warn(decided.warnings)
     done = None if dry_run else f"{counted(len(decided.decisions), 'customer')} of {campaign} decided and kept"
-    show(decided, _late_text(decided), as_json=as_json, quiet=quiet, done=done)
+    terminal.show(decided, _late_text(decided), done=done)
 
 
 def contexts(
+    terminal: ShopTerminal,
     campaign: Annotated[
         str | None, typer.Argument(metavar="[CAMPAIGN]", help="A launched campaign; default: all that run.")
     ] = None,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Prepare customers who may arrive after a launch, so that the service decides about them within milliseconds.
 
     Without a campaign, all that run and hold codes in reserve are prepared. The service prepares a campaign by itself
     when it is first asked; `disco schedule add "daily at 05:00" contexts` keeps features and lists up to date.
     """
-    from disco.entrypoints.python import Shop
-
-    done = Shop.open(shop).contexts(campaign)
+    done = terminal.shop().contexts(campaign)
     warn(done.warnings)
     lines = [
         f"{one.campaign}: {counted(one.customers, 'customer')} may get a code as of {one.as_of} "
@@ -214,7 +193,7 @@ def contexts(
         for one in done.campaigns
     ]
     text = "\n".join(lines) or "No campaign runs and holds codes in reserve."
-    show(done, text, as_json=as_json, quiet=quiet, done=f"{counted(len(done.campaigns), 'campaign')} prepared")
+    terminal.show(done, text, done=f"{counted(len(done.campaigns), 'campaign')} prepared")
 
 
 def _late_text(decided: "LateArrivals") -> str:
@@ -230,36 +209,29 @@ def _late_text(decided: "LateArrivals") -> str:
     return figures_text(table) + (f"\nand {more:,} more; `disco export` writes all codes." if more > 0 else "")
 
 
-def pause(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
+def pause(terminal: ShopTerminal, campaign: Campaign) -> None:
     """Pause a campaign: no codes for late arrivals. Outcomes of codes already sent still count."""
-    from disco.entrypoints.python import Shop
-
-    _say(Shop.open(shop).pause(campaign), as_json=as_json, quiet=quiet)
+    _say(terminal, terminal.shop().pause(campaign))
 
 
-def resume(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
+def resume(terminal: ShopTerminal, campaign: Campaign) -> None:
     """End a pause: late arrivals get codes again, as long as some are left."""
-    from disco.entrypoints.python import Shop
-
-    _say(Shop.open(shop).resume(campaign), as_json=as_json, quiet=quiet)
+    _say(terminal, terminal.shop().resume(campaign))
 
 
 def close(
+    terminal: ShopTerminal,
     campaign: Campaign,
     yes: YesFlag = False,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """End a campaign for good: no more codes, and outcomes that arrive from now on do not count (expired)."""
-    from disco.entrypoints.python import Shop
-
-    here = Shop.open(shop)
+    here = terminal.shop()
     confirm(f"Close {campaign} for good? Outcomes that arrive later will not count.", yes=yes)
-    _say(here.close(campaign), as_json=as_json, quiet=quiet)
+    _say(terminal, here.close(campaign))
 
 
 def recall(
+    terminal: ShopTerminal,
     campaign: Campaign,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="FILE.parquet or FILE.csv for the codes that became invalid.")
@@ -270,9 +242,6 @@ def recall(
     ] = None,
     dry_run: DryRunFlag = False,
     yes: YesFlag = False,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Recall a campaign: codes that were not used become invalid, and -o lists them for the shop.
 
@@ -281,14 +250,12 @@ def recall(
     count as unused: the model learns from its baskets and not from its engagement. A recall cannot be undone. Running
     it again changes nothing and writes the list again.
     """
-    from disco.entrypoints.python import Shop
-
-    here = Shop.open(shop)
+    here = terminal.shop()
     if not dry_run:
         confirm(f"Recall {campaign}? Codes that were not used become invalid for good.", yes=yes)
     found = here.recall(campaign, out, as_of=day_of(as_of), dry_run=dry_run)
     done = None if dry_run else f"{campaign} is recalled"
-    show(found, _recalled_text(found, shop), as_json=as_json, quiet=quiet, done=done)
+    terminal.show(found, _recalled_text(found, terminal.folder), done=done)
 
 
 def _recalled_text(found: "Recalled", shop: Path) -> str:
@@ -308,25 +275,21 @@ def _recalled_text(found: "Recalled", shop: Path) -> str:
     return f"{found.campaign} {before} ({when}): {figures}. {listed}"
 
 
-def _say(now: "CampaignState", *, as_json: bool, quiet: bool) -> None:
+def _say(terminal: Terminal, now: "CampaignState") -> None:
     state = f"{now.campaign} is {now.state}"
-    show(now, f"{state}.", as_json=as_json, quiet=quiet, done=state)
+    terminal.show(now, f"{state}.", done=state)
 
 
 def propensities(
+    terminal: ShopTerminal,
     campaign: Campaign,
     draws: Annotated[int, typer.Option(min=1, max=100_000, help="Draws of the policy to estimate from.")] = 200,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Add the probability of every decision, so that other policies can be evaluated on this campaign later.
 
     Run it any time after the launch; it takes about as long as deciding the campaign --draws times. Running it again
     gives the same result.
     """
-    from disco.entrypoints.python import Shop
-
-    done = Shop.open(shop).propensities(campaign, draws=draws)
+    done = terminal.shop().propensities(campaign, draws=draws)
     text = f"{done.decisions:,} decisions of {campaign} have their propensity, estimated from {draws:,} draws"
-    show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)
+    terminal.show(done, f"{text}.", done=text)

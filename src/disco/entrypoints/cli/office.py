@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, figures_text, next_command, say, show
+from disco.entrypoints.cli.output import ShopTerminal, add_command, figures_text, next_command, say, with_options
 from disco.records.errors import UsageError
 from disco.records.people import Role
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from disco.records.jobs import JobSchedule
 
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
-_SCHEDULE_EXAMPLE = 'Example: disco schedule add "every monday at 06:00" plan weekly.yaml'
+_SCHEDULE_EXAMPLE = 'disco schedule add "every monday at 06:00" plan weekly.yaml'
 _WHAT = {
     "plan": "plan",
     "frontier": "plan",
@@ -26,23 +26,27 @@ _WHAT = {
     "check": "campaign",
     "contexts": "campaign",
 }
-schedule = typer.Typer(name="schedule", help="Let workers do something at given times.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
     commands = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys of the service.")
-    commands.command("create", epilog="Example: disco keys create --role planner --name crm --expires 90d")(create)
-    commands.command("list", epilog="Example: disco keys list")(listed)
-    commands.command("revoke", epilog="Example: disco keys revoke 3f9a1c07b2d4")(revoke)
+    add_command(commands, create, example="disco keys create --role planner --name crm --expires 90d")
+    add_command(commands, listed, name="list", example="disco keys list")
+    add_command(commands, revoke, example="disco keys revoke 3f9a1c07b2d4")
     app.add_typer(commands, name="keys")
     commands = typer.Typer(invoke_without_command=True, help="Show and verify the journal of everything written.")
-    commands.callback(epilog="Example: disco audit --after 120")(audit)
-    commands.command("verify", epilog="Example: disco audit verify --shop shop/")(verify)
+    commands.callback(epilog="Example: disco audit --after 120")(with_options(audit))
+    add_command(commands, verify, example="disco audit verify --shop shop/")
     app.add_typer(commands, name="audit")
-    app.add_typer(schedule)
+    commands = typer.Typer(no_args_is_help=True, help="Let workers do something at given times.")
+    add_command(commands, add, example=_SCHEDULE_EXAMPLE)
+    add_command(commands, list_, name="list", example="disco schedule list")
+    add_command(commands, remove, example="disco schedule remove 3f9a")
+    app.add_typer(commands, name="schedule")
 
 
 def create(
+    terminal: ShopTerminal,
     role: Annotated[Role, typer.Option("--role", help="What the key allows.")],
     name: Annotated[
         str, typer.Option("--name", help="Who uses it; stands in the journal beside what is done with it.")
@@ -51,21 +55,16 @@ def create(
         str | None,
         typer.Option("--expires", metavar="AGE", help="Refuse it after this: 12h, 90d, 8w, 1y; default: never."),
     ] = None,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Make an API key and print it, once. The database keeps only a hash of it.
 
     A viewer looks at campaigns and results; a planner also plans, sends outcomes, learns and pauses; an approver also
     approves and launches; an admin also manages people, keys and settings (docs/people.md).
     """
-    from disco.entrypoints.python import Shop
-
-    made = Shop.open(shop).create_key(name=name, role=role, expires=None if expires is None else _age(expires))
+    made = terminal.shop().create_key(name=name, role=role, expires=None if expires is None else _age(expires))
     until = "It does not expire." if made.expires_at is None else f"It expires on {made.expires_at:%Y-%m-%d %H:%M} UTC."
     text = f"{made.key}\nThis is the key {made.id} of {made.name} ({made.role}). It is shown only now. {until}"
-    show(made, text, as_json=as_json, quiet=False, done=f"The key {made.id} is made")
+    terminal.show(made, text, quiet=False, done=f"The key {made.id} is made")
 
 
 def _age(text: str) -> timedelta:
@@ -75,12 +74,10 @@ def _age(text: str) -> timedelta:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def listed(shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
+def listed(terminal: ShopTerminal) -> None:
     """List all API keys, also those that are no longer valid."""
-    from disco.entrypoints.python import Shop
-
-    found = Shop.open(shop).list_keys()
-    show(found, _text(found), as_json=as_json, quiet=quiet)
+    found = terminal.shop().list_keys()
+    terminal.show(found, _text(found))
 
 
 def _text(found: "Keys") -> str:
@@ -98,30 +95,24 @@ def _text(found: "Keys") -> str:
 
 
 def revoke(
+    terminal: ShopTerminal,
     key_id: Annotated[
         str, typer.Argument(metavar="ID", help="The id of the key, or its first four characters or more.")
     ],
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Refuse an API key from now on."""
-    from disco.entrypoints.python import Shop
-
-    done = Shop.open(shop).revoke_key(key_id)
+    done = terminal.shop().revoke_key(key_id)
     text = f"The key {done.id} of {done.name} is revoked"
-    show(done, f"{text}{' already' if done.again else ''}.", as_json=as_json, quiet=quiet, done=text)
+    terminal.show(done, f"{text}{' already' if done.again else ''}.", done=text)
 
 
 def audit(
+    terminal: ShopTerminal,
     context: typer.Context,
     after: Annotated[
         int | None, typer.Option("--after", min=0, help="Entries after this number; default: the last ones.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="At most so many entries.")] = 50,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """List the journal: who wrote what and when, the newest last.
 
@@ -131,10 +122,8 @@ def audit(
     """
     if context.invoked_subcommand is not None:
         return
-    from disco.entrypoints.python import Shop
-
-    found = Shop.open(shop).audit(after=after, limit=limit)
-    show(found, _page_text(found, shop), as_json=as_json, quiet=quiet)
+    found = terminal.shop().audit(after=after, limit=limit)
+    terminal.show(found, _page_text(found, terminal.folder))
 
 
 def _page_text(page: "AuditPage", shop: Path) -> str:
@@ -165,23 +154,19 @@ def _short(value: object) -> str:
 
 
 def verify(
+    terminal: ShopTerminal,
     contains: Annotated[
         str | None,
         typer.Option("--contains", metavar="HASH", help="The hash of an entry noted earlier, which must be there."),
     ] = None,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Verify the journal: every entry is there, unchanged and in its place. Exit 1 with the first bad entry.
 
     Note the hash of the last entry down where nobody who can write to the database can change it, and give it to
     --contains later: then also a journal that was replaced as a whole is found.
     """
-    from disco.entrypoints.python import Shop
-
-    found = Shop.open(shop).verify_audit(contains=contains)
-    show(found, _verdict_text(found), as_json=as_json, quiet=quiet and found.ok)
+    found = terminal.shop().verify_audit(contains=contains)
+    terminal.show(found, _verdict_text(found), quiet=found.ok)
     if not found.ok:
         raise typer.Exit(1)
 
@@ -199,8 +184,8 @@ def _verdict_text(found: "AuditVerdict") -> str:
     return f"{entries}, all as written. The last one has the hash {found.last}."
 
 
-@schedule.command("add", epilog=_SCHEDULE_EXAMPLE)
 def add(
+    terminal: ShopTerminal,
     rule: Annotated[
         str,
         typer.Argument(
@@ -221,9 +206,6 @@ def add(
     body: Annotated[
         Path | None, typer.Option(help="YAML or JSON with more options, as docs/jobs.md lists them.")
     ] = None,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Add a schedule. A worker (`disco worker`, or the one of `disco serve`) does the work when the time has come.
 
@@ -231,7 +213,6 @@ def add(
     and {date+7} for a week later: `campaign: weekly-{date}`. What was missed while no worker ran is done once.
     """
     from disco.adapters.files import read_yaml
-    from disco.entrypoints.python import Shop
     from disco.office.jobs.bodies import BODIES
     from disco.office.schedules.use_cases import add_schedule, check_scheduled
     from disco.records.jobs import JobKind
@@ -245,44 +226,38 @@ def add(
         if not isinstance(read, dict):
             raise UsageError("--body", found=f"a {type(read).__name__}", expected="keys and values")
         content = read
-    here = Shop.open(shop)
+    here = terminal.shop()
     if what is not None:
         content = {**content, **_asked(known, what)}
     check_scheduled(here, known, content, rule)
     with here.store(missing="create") as store:
         done = add_schedule(store, kind=known, body=_plain(content), rule=rule, clock=here.clock)
     text = f"Schedule {done.id}: {done.kind} {done.rule} ({done.time_zone}). {_next(done)}"
-    show(done, text, as_json=as_json, quiet=quiet, done=f"Schedule {done.id} is made")
-    if not (as_json or quiet):
-        say(next_command("worker", shop), err=True)
+    terminal.show(done, text, done=f"Schedule {done.id} is made")
+    if not (terminal.as_json or terminal.quiet):
+        say(next_command("worker", terminal.folder), err=True)
 
 
-@schedule.command("list", epilog="Example: disco schedule list")
-def list_(shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
+def list_(terminal: ShopTerminal) -> None:
     """List the schedules of this shop, with the next time of each."""
-    from disco.entrypoints.python import Shop
     from disco.office.schedules.use_cases import list_schedules
 
-    with Shop.open(shop).store(missing="scratch") as store:
+    with terminal.shop().store(missing="scratch") as store:
         found = list_schedules(store)
     lines = [f"{one.id}  {one.kind} {one.rule} ({one.time_zone}). {_next(one)}" for one in found.items]
-    show(found, "\n".join(lines) or "There are no schedules.", as_json=as_json, quiet=quiet)
+    terminal.show(found, "\n".join(lines) or "There are no schedules.")
 
 
-@schedule.command("remove", epilog="Example: disco schedule remove 3f9a")
 def remove(
+    terminal: ShopTerminal,
     schedule_id: Annotated[str, typer.Argument(metavar="ID", help="The id, or its beginning.")],
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Remove a schedule. Jobs that it has asked for stay."""
-    from disco.entrypoints.python import Shop
     from disco.office.schedules.use_cases import remove_schedule
 
-    with Shop.open(shop).store() as store:
+    with terminal.shop().store() as store:
         done = remove_schedule(store, schedule_id)
-    show(done, f"Schedule {done.id} is removed.", as_json=as_json, quiet=quiet, done=f"Schedule {done.id} is removed")
+    terminal.show(done, f"Schedule {done.id} is removed.", done=f"Schedule {done.id} is removed")
 
 
 def _asked(kind: str, what: str) -> dict[str, Any]:

@@ -8,15 +8,11 @@ import typer
 
 from disco.entrypoints.cli.output import (
     DryRunFlag,
-    EngineFlag,
-    JsonFlag,
-    MasterFlag,
-    QuietFlag,
-    ShopFolder,
+    EngineTerminal,
+    ShopTerminal,
+    add_command,
     day_of,
     next_command,
-    open_shop,
-    show,
     warn,
 )
 from disco.records.errors import ReportError, UsageError
@@ -32,13 +28,14 @@ Batch = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    app.command("ingest", epilog="Example: disco ingest spring-27 outcomes.parquet")(ingest)
-    app.command("quarantine", epilog="Example: disco quarantine 5d20c7 -o rows.csv")(quarantine)
-    app.command("revert", epilog="Example: disco revert 5d20c7 --dry-run")(revert)
-    app.command("learn", epilog="Example: disco learn spring-27")(learn)
+    add_command(app, ingest, example="disco ingest spring-27 outcomes.parquet")
+    add_command(app, quarantine, example="disco quarantine 5d20c7 -o rows.csv")
+    add_command(app, revert, example="disco revert 5d20c7 --dry-run")
+    add_command(app, learn, example="disco learn spring-27")
 
 
 def ingest(
+    terminal: ShopTerminal,
     campaign: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched campaign.")],
     outcomes: Annotated[
         Path,
@@ -51,9 +48,6 @@ def ingest(
         Path | None, typer.Option(help="CSV file for the rows that were not applied, each with its reason.")
     ] = None,
     dry_run: DryRunFlag = False,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Import purchases, exactly once: files may arrive twice, in parts, or in any order.
 
@@ -62,16 +56,14 @@ def ingest(
     or rejected, with the reason. A file that cannot be read is refused and changes nothing. `disco revert BATCH`
     removes a batch again.
     """
-    from disco.entrypoints.python import Shop
-
     failed = None
     try:
-        done = Shop.open(shop).ingest(campaign, outcomes, quarantine=quarantine, dry_run=dry_run)
+        done = terminal.shop().ingest(campaign, outcomes, quarantine=quarantine, dry_run=dry_run)
     except ReportError as error:  # the batch is kept, and its result is shown all the same
         failed, done = error, cast("Ingested", error.result)
     warn(done.warnings)
     kept = None if dry_run else f"Batch {done.batch_id} of {campaign} is ingested, {done.applied:,} rows applied"
-    show(done, _ingested_text(done), as_json=as_json, quiet=quiet, done=kept)
+    terminal.show(done, _ingested_text(done), done=kept)
     if failed is not None:
         raise failed
 
@@ -92,38 +84,30 @@ def _ingested_text(done: "Ingested") -> str:
 
 
 def quarantine(
+    terminal: ShopTerminal,
     batch: Batch,
     out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write.")],
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Write the rows of a batch that are not applied, each with its reason, as `disco ingest --quarantine` does.
 
     Rows of later batches can change what counts: the file has the reasons of today. Cells that a spreadsheet would run
     as a formula begin with an apostrophe.
     """
-    from disco.entrypoints.python import Shop
-
-    done = Shop.open(shop).quarantine(batch, out)
+    done = terminal.shop().quarantine(batch, out)
     text = f"{counted(done.rows, 'row')} of batch {done.batch_id} written to {out}"
-    show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)
+    terminal.show(done, f"{text}.", done=text)
 
 
 def revert(
+    terminal: ShopTerminal,
     batch: Batch,
     dry_run: DryRunFlag = False,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Remove a batch of outcomes: afterwards everything is as if the file had never been imported.
 
     Versions of the model that were learned with it stay as they are; `disco learn CAMPAIGN` makes one without it.
     """
-    from disco.entrypoints.python import Shop
-
-    done = Shop.open(shop).revert(batch, dry_run=dry_run)
+    done = terminal.shop().revert(batch, dry_run=dry_run)
     verb = "would be" if dry_run else "is"
     text = (
         f"Batch {done.batch_id} of {done.campaign} {verb} reverted: {done.counts.received:,} rows out. "
@@ -133,12 +117,13 @@ def revert(
     if done.redisposed:  # mostly the same events in another file, which count now
         text += f" {done.redisposed:,} rows of other batches changed, see `disco campaigns {done.campaign}`."
     if not dry_run:
-        text += f" {next_command(f'learn {done.campaign}', shop)}"
+        text += f" {next_command(f'learn {done.campaign}', terminal.folder)}"
     kept = None if dry_run else f"Batch {done.batch_id} of {done.campaign} is reverted"
-    show(done, text, as_json=as_json, quiet=quiet, done=kept)
+    terminal.show(done, text, done=kept)
 
 
 def learn(
+    terminal: EngineTerminal,
     campaigns: Annotated[
         list[str] | None, typer.Argument(metavar="[CAMPAIGN]...", help="Campaigns whose outcomes to learn from.")
     ] = None,
@@ -153,11 +138,6 @@ def learn(
         bool, typer.Option("--rebuild", help="After the context network was retrained: embed all customers again.")
     ] = False,
     dry_run: DryRunFlag = False,
-    engine: EngineFlag = None,
-    master: MasterFlag = None,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Make a new version of the model from the outcomes of these campaigns and of all campaigns learned before.
 
@@ -168,12 +148,12 @@ def learn(
     if (asked := bool(campaigns) + (activate is not None) + rebuild) != 1:
         wrong = "learn does one thing at a time" if asked else "learn has nothing to do"
         raise UsageError(wrong, fix="Name campaigns, or use --activate N, or --rebuild.")
-    here = open_shop(shop, engine=engine, master=master)
+    here = terminal.shop()
     if activate is not None:
         verb = "would be" if dry_run else "is"
         switched = here.activate(activate, dry_run=dry_run)
         said = f"Version {activate} of the model {verb} active"
-        show(switched, f"{said}.", as_json=as_json, quiet=quiet, done=None if dry_run else said)
+        terminal.show(switched, f"{said}.", done=None if dry_run else said)
         return
     if rebuild:
         done = here.rebuild(as_of=day_of(as_of), dry_run=dry_run)
@@ -182,7 +162,7 @@ def learn(
     warn(done.warnings)
     text = learned_text(done) + (" Nothing was written." if dry_run else "")
     kept = None if dry_run or not done.changed else f"Version {done.version} of the model is made and active"
-    show(done, text, as_json=as_json, quiet=quiet, done=kept)
+    terminal.show(done, text, done=kept)
 
 
 def learned_text(done: "Learned") -> str:

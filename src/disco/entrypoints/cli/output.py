@@ -10,11 +10,14 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import date, datetime
+from functools import wraps
+from inspect import Parameter, Signature, get_annotations, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, overload
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, overload
 
 import typer
 
@@ -75,6 +78,120 @@ def day_of(moment: datetime | None, *, option: str = "--as-of") -> date | None:
         expected = f"a day from {FIRST_YEAR} to {LAST_YEAR}"
         raise UsageError(option, found=moment.date(), expected=expected)
     return None if moment is None else moment.date()
+
+
+class Reported(Protocol):
+    """What long work tells a progress display."""
+
+    def __call__(self, done: int | None = None, total: int | None = None, stage: str | None = None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """Where a command speaks: the options that every command ends with.
+
+    The first parameter of a command is one of these classes; `add_command` puts the options in its place, those of the
+    class itself before those of the classes above it.
+    """
+
+    as_json: JsonFlag = False
+    quiet: QuietFlag = False
+
+    def show(
+        self, result: "Result | dict[str, Any]", text: str, *, quiet: bool = True, done: str | None = None
+    ) -> None:
+        """Print a command's result: `result` for machines, `text` for people.
+
+        quiet: whether --quiet silences it. done: what the command has changed, as a sentence without its full stop. It
+        is said on stderr where the result cannot be written: the change is kept all the same.
+        """
+        try:
+            if self.as_json:
+                _print_json(result if isinstance(result, dict) else result.as_dict())
+            elif not (self.quiet and quiet):
+                say(text)
+        except OSError as error:
+            end_of_output()
+            reason = error.strerror or str(error)
+            if done is None and error.errno == errno.EPIPE:
+                raise  # whoever reads it, such as `head`, has had enough
+            if done is None:
+                expected = "a place that can be written"
+                raise InputError("standard output", found=reason, expected=expected) from None
+            raise ReportError(f"{done}. Only the report could not be written to standard output: {reason}") from None
+
+    @contextmanager
+    def progress(self, stage: str, *, total: int | None = None) -> Iterator[Reported]:
+        """How far long work is, on stderr; invisible where that is no terminal, or with --quiet or --json."""
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True)
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=self.quiet or self.as_json or not console.is_terminal,
+        ) as bar:
+            task = bar.add_task(stage, total=total)
+
+            def report(done: int | None = None, total: int | None = None, stage: str | None = None) -> None:
+                bar.update(task, completed=done, total=total, description=stage)
+
+            yield report
+
+
+@dataclass(frozen=True, slots=True)
+class ShopTerminal(Terminal):
+    """Of a command that works on a shop."""
+
+    folder: ShopFolder = Path()
+
+    def shop(self) -> "Shop":
+        """The shop of the option --shop."""
+        return open_shop(self.folder)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTerminal(ShopTerminal):
+    """Of a command whose work an engine can run."""
+
+    engine: EngineFlag = None
+    master: MasterFlag = None
+
+    def shop(self) -> "Shop":
+        """The shop of the option --shop, on the engine that the options name."""
+        return open_shop(self.folder, engine=self.engine, master=self.master)
+
+
+def add_command(
+    app: typer.Typer, function: Callable[..., None], *, name: str | None = None, example: str | None = None
+) -> None:
+    """Add a command whose first parameter is a `Terminal`: Typer reads its options as the last ones."""
+    epilog = None if example is None else f"Example: {example}"
+    app.command(name or function.__name__, epilog=epilog)(with_options(function))
+
+
+def with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The function as Typer reads it, with options in the place of its first parameter."""
+    first, *own = signature(function).parameters.values()
+    kind: type[Terminal] = first.annotation
+    options = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=getattr(kind(), name), annotation=annotation)
+        for part in kind.__mro__
+        for name, annotation in get_annotations(part).items()
+    ]
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        terminal = kind(**{option.name: given.pop(option.name) for option in options})
+        function(terminal, **given)
+
+    run.__signature__ = Signature([*own, *options])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *options)}
+    return run
 
 
 def open_shop(folder: Path, **flags: Any) -> "Shop":
@@ -144,30 +261,6 @@ def show_traceback(text: str) -> None:
         say(text, err=True)
 
 
-def show(
-    result: "Result | dict[str, Any]", text: str, *, as_json: bool, quiet: bool = False, done: str | None = None
-) -> None:
-    """Print a command's result: `result` for machines, `text` for people.
-
-    done: what the command has changed, as a sentence without its full stop. It is said on stderr where the result
-    cannot be written: the change is kept all the same.
-    """
-    try:
-        if as_json:
-            _print_json(result if isinstance(result, dict) else result.as_dict())
-        elif not quiet:
-            say(text)
-    except OSError as error:
-        end_of_output()
-        reason = error.strerror or str(error)
-        if done is None and error.errno == errno.EPIPE:
-            raise  # whoever reads it, such as `head`, has had enough
-        if done is None:
-            expected = "a place that can be written"
-            raise InputError("standard output", found=reason, expected=expected) from None
-        raise ReportError(f"{done}. Only the report could not be written to standard output: {reason}") from None
-
-
 def confirm(question: str, *, yes: bool) -> None:
     """Before something that cannot be undone: ask on a terminal, and end with exit 1 unless the answer is yes.
 
@@ -228,21 +321,3 @@ def checks_text(checks: "Sequence[Diagnosis]") -> str:
         found = f": {first.found}{expected}{fix}" if same else ""
         lines.append(f"{first.outcome:<7}  {', '.join(filter(None, (first.check, where)))}{found}")
     return "\n".join(lines)
-
-
-@contextmanager
-def progress(*, quiet: bool) -> Iterator[Any]:
-    """A Rich progress display on stderr; invisible when stderr is no terminal or the user asked for quiet."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
-        TimeElapsedColumn(),
-        console=console,
-        disable=quiet or not console.is_terminal,
-    ) as bar:
-        yield bar

@@ -8,16 +8,12 @@ import typer
 
 from disco.entrypoints.cli.output import (
     DryRunFlag,
-    EngineFlag,
-    JsonFlag,
-    MasterFlag,
-    QuietFlag,
-    ShopFolder,
+    EngineTerminal,
+    ShopTerminal,
+    Terminal,
+    add_command,
     figures_text,
     next_command,
-    open_shop,
-    progress,
-    show,
     warn,
 )
 from disco.entrypoints.outputs import check_outputs
@@ -35,11 +31,12 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("plan", epilog="Example: disco plan plan.yaml --dry-run; disco plan show 3f9a1c --by country")(plan)
-    app.command("frontier", epilog="Example: disco frontier plan.yaml --html frontier.html")(frontier)
+    add_command(app, plan, example="disco plan plan.yaml --dry-run; disco plan show 3f9a1c --by country")
+    add_command(app, frontier, example="disco frontier plan.yaml --html frontier.html")
 
 
 def plan(
+    terminal: EngineTerminal,
     words: Annotated[
         list[str],
         typer.Argument(
@@ -51,11 +48,6 @@ def plan(
         list[str] | None, typer.Option(help="With show: also break down by this column of the customers table.")
     ] = None,
     dry_run: DryRunFlag = False,
-    engine: EngineFlag = None,
-    master: MasterFlag = None,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Decide a campaign: who would get which code, what to expect from it, and what each limit costs.
 
@@ -68,28 +60,23 @@ def plan(
     """
     from disco.entrypoints.python import is_plan_file
 
-    here = open_shop(shop, engine=engine, master=master)
+    here = terminal.shop()
     verb, *names = words
     if by and verb != "show":
         raise UsageError("--by", found=f"disco plan {verb}", expected="disco plan show ID")
     if not is_plan_file(verb) and verb in _REVIEWS:
         if len(names) != _REVIEWS[verb][0]:
             raise UsageError(f"disco plan {verb}", found=f"{len(names)} names", expected=_REVIEWS[verb][1])
-        _review(here, verb, names, by=by or [], as_json=as_json, quiet=quiet)
+        _review(terminal, here, verb, names, by=by or [])
         return
     if names:
         fix = "Give one plan file, or show ID, diff A B, copy CAMPAIGN."
         raise UsageError("disco plan", found=" ".join(words), expected="one plan file", fix=fix)
-    with progress(quiet=quiet or as_json) as bar:
-        task = bar.add_task("starting", total=1)
-
-        def report(done: int, total: int | None, stage: str) -> None:
-            bar.update(task, description=stage, completed=done, total=total or 1)
-
-        planned = here.plan(verb, dry_run=dry_run, report=report)
+    with terminal.progress("starting", total=1) as report:
+        planned = here.plan(verb, dry_run=dry_run, report=lambda done, total, stage: report(done, total or 1, stage))
     warn(planned.warnings)
     done = None if dry_run else f"Plan {planned.plan_id} of {planned.planned.plan.campaign} is kept"
-    show(planned, _plan_text(planned, shop), as_json=as_json, quiet=quiet, done=done)
+    terminal.show(planned, _plan_text(planned, terminal.folder), done=done)
 
 
 _LONG_S = 20.0  # a plan that took longer says where the time went
@@ -100,17 +87,17 @@ _REVIEWS = {
 }
 
 
-def _review(here: "Shop", verb: str, names: list[str], *, by: list[str], as_json: bool, quiet: bool) -> None:
+def _review(terminal: Terminal, here: "Shop", verb: str, names: list[str], *, by: list[str]) -> None:
     if verb == "show":
         review = here.plan_show(names[0], by=by)
         warn((*review.warnings, *review.notes))
-        show(review, _review_text(review), as_json=as_json, quiet=quiet)
+        terminal.show(review, _review_text(review))
     elif verb == "diff":
         difference = here.plan_diff(names[0], names[1])
-        show(difference, _difference_text(difference), as_json=as_json, quiet=quiet)
+        terminal.show(difference, _difference_text(difference))
     else:
         copied = here.plan_copy(names[0])
-        show(copied, copied.yaml.rstrip("\n"), as_json=as_json, quiet=quiet)
+        terminal.show(copied, copied.yaml.rstrip("\n"))
 
 
 def _review_text(review: "PlanReview") -> str:
@@ -319,6 +306,7 @@ def _money(planned: "PlanResult") -> "Table":
 
 
 def frontier(
+    terminal: ShopTerminal,
     plan_file: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="A campaign plan.")],
     weights: Annotated[
         str | None, typer.Option(help="Revenue weights to try, such as 1,2,3 (default: around the plan's).")
@@ -333,22 +321,18 @@ def frontier(
         str | None, typer.Option(metavar="DEPTH", help="Also vary the cap of this depth, such as 0.4.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Also write a self-contained page with the chart.")] = None,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Show what a plan could achieve: expected revenue against markdown, over the weight, a budget and one cap.
 
     Every line is an exact allocation of all eligible customers under the plan's limits, at expected baskets, without
     exploration, control or holdout. The plan as it is now is marked. Nothing is kept.
     """
-    from disco.entrypoints.python import Shop
     from disco.records.depths import read_depth
     from disco.records.tables import SCHEMAS
     from disco.views.frontier import frontier_report, frontier_tables
 
-    check_outputs(html, inputs=(plan_file,), shop=shop)
-    here = Shop.open(shop)
+    check_outputs(html, inputs=(plan_file,), shop=terminal.folder)
+    here = terminal.shop()
     plan = here.read_plan(plan_file)
     if plan.customers.table not in SCHEMAS:  # an input that is known only now
         check_outputs(html, inputs=(here.data.table_file(plan.customers.table, setting="customers.table"),))
@@ -362,7 +346,7 @@ def frontier(
     if html is not None:
         frontier_report(found).save(html)
     text = "\n\n".join(f"{table.caption}:\n{figures_text(table)}" for table in frontier_tables(found))
-    show(found, text, as_json=as_json, quiet=quiet)
+    terminal.show(found, text)
 
 
 def _numbers(text: str | None, option: str) -> list[float] | None:

@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disco.adapters.files import read_customers
-from disco.entrypoints.cli.output import (
-    DryRunFlag,
-    JsonFlag,
-    QuietFlag,
-    ShopFolder,
-    YesFlag,
-    confirm,
-    next_command,
-    show,
-    warn,
-)
+from disco.entrypoints.cli.output import DryRunFlag, ShopTerminal, YesFlag, add_command, confirm, next_command, warn
 from disco.records.errors import UsageError
 from disco.records.wording import counted
 
@@ -29,27 +19,23 @@ _LONGEST_DAYS = 100 * 365
 
 
 def register(app: typer.Typer) -> None:
-    app.command("access", epilog="Example: disco access c0000017 -o c0000017.json")(access)
-    app.command("forget", epilog="Example: disco forget c0000017 --dry-run")(forget)
-    app.command("prune", epilog="Example: disco prune --older-than 400d --dry-run")(prune)
+    add_command(app, access, example="disco access c0000017 -o c0000017.json")
+    add_command(app, forget, example="disco forget c0000017 --dry-run")
+    add_command(app, prune, example="disco prune --older-than 400d --dry-run")
 
 
 def access(
+    terminal: ShopTerminal,
     customer: Annotated[str, typer.Argument(help="Id of the customer.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="JSON file to write.")] = None,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Show everything that is kept about a customer: what `disco forget` would remove. Changes nothing.
 
     The text counts what is kept; --json and -o have all of it. A customer of whom nothing is kept is no error: exit 0.
     docs/privacy.md says where their data may lie beyond that.
     """
-    from disco.entrypoints.python import Shop
-
-    kept = Shop.open(shop).access(customer, out)
-    show(kept, _kept_text(kept), as_json=as_json, quiet=quiet)
+    kept = terminal.shop().access(customer, out)
+    terminal.show(kept, _kept_text(kept))
 
 
 def _kept_text(kept: "PersonalData") -> str:
@@ -62,15 +48,13 @@ def _kept_text(kept: "PersonalData") -> str:
 
 
 def forget(
+    terminal: ShopTerminal,
     customers: Annotated[
         list[str] | None, typer.Argument(metavar="[CUSTOMER]...", help="Ids of customers to forget.")
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", help="Text file with one customer per line.")] = None,
     dry_run: DryRunFlag = False,
     yes: YesFlag = False,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Forget customers: their ids, features and contexts are removed from everything that is kept. Cannot be undone.
 
@@ -81,18 +65,16 @@ def forget(
     Customers of whom nothing is kept change nothing: exit 0. Exit 1 where something could not be removed after the
     commit; run the command again then.
     """
-    from disco.entrypoints.python import Shop
-
     wanted = [*(customers or ()), *([] if file is None else read_customers(file))]
     if not wanted:
         raise UsageError("forget needs customers", fix="Name them as arguments, or use --file FILE.")
-    here = Shop.open(shop)
+    here = terminal.shop()
     if not dry_run:
         confirm(f"Forget {counted(len(wanted), 'customer')}? This cannot be undone.", yes=yes)
     done = here.forget(wanted, dry_run=dry_run)
     warn(done.unfinished)
     kept = None if dry_run else f"{counted(done.found, 'customer')} forgotten"
-    show(done, _forgotten_text(done, shop), as_json=as_json, quiet=quiet, done=kept)
+    terminal.show(done, _forgotten_text(done, terminal.folder), done=kept)
     if done.unfinished:
         raise typer.Exit(1)
 
@@ -122,6 +104,7 @@ def _forgotten_text(done: "Forgotten", shop: Path) -> str:
 
 
 def prune(
+    terminal: ShopTerminal,
     older_than: Annotated[str, typer.Option(metavar="AGE", help="In days, weeks or years: 400d, 60w, 2y.")],
     features: Annotated[
         bool,
@@ -133,9 +116,6 @@ def prune(
     ] = False,
     dry_run: DryRunFlag = False,
     yes: YesFlag = False,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Remove what is old and needed by nothing, and say what that frees.
 
@@ -143,13 +123,11 @@ def prune(
     cached features. Of any age: artefacts that nothing names, and leftovers of killed processes. Decisions, contexts,
     outcomes, evidence and models stay, so learning, results and explanations work as before.
     """
-    from disco.entrypoints.python import Shop
-
-    here, days = Shop.open(shop), _days(older_than)
+    here, days = terminal.shop(), _days(older_than)
     if not dry_run:
         confirm(f"Remove what is older than {counted(days, 'day')}? This cannot be undone.", yes=yes)
     done = here.prune(days=days, features=features, dry_run=dry_run)
-    show(done, _pruned_text(done), as_json=as_json, quiet=quiet, done=None if dry_run else "What is old was removed")
+    terminal.show(done, _pruned_text(done), done=None if dry_run else "What is old was removed")
 
 
 def _days(age: str) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, figures_text, progress, show, warn
+from disco.entrypoints.cli.output import Terminal, add_command, figures_text, warn
 from disco.records.errors import InputError, LimitError, UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from disco.operations.replay import ReplayedPolicy, ReplayFigure, ReplayResult
     from disco.views.table import Cell
 
-EXAMPLE = "Example: disco replay log.parquet --context x1,x2 --policy thompson --policy greedy --caps 0.1=25%,0.2=500"
+EXAMPLE = "disco replay log.parquet --context x1,x2 --policy thompson --policy greedy --caps 0.1=25%,0.2=500"
 
 
 _OPTIONS = {
@@ -31,10 +31,11 @@ _OLDER_NAMES = {"rbf": "radial_basis", "spline": "smooth_spline"}  # of encoding
 
 
 def register(app: typer.Typer) -> None:
-    app.command("replay", epilog=EXAMPLE)(replay)
+    add_command(app, replay, example=EXAMPLE)
 
 
 def replay(
+    terminal: Terminal,
     log: Annotated[
         Path, typer.Argument(metavar="LOG", help="Parquet, in time order: customer_id, context, depth, full_price.")
     ],
@@ -86,8 +87,6 @@ def replay(
             "rate of their own, learned as with --learn-engagement.",
         ),
     ] = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Estimate what policies would have earned, on the log of a campaign whose depths were assigned at random.
 
@@ -111,8 +110,7 @@ def replay(
     if not columns:
         raise UsageError("--context", found=repr(context), expected="names of context columns, such as x1,x2")
     limits = _caps(caps)
-    with progress(quiet=quiet or as_json) as bar, _options_named(engagement_score):
-        task = bar.add_task("passes over the log")
+    with terminal.progress("passes over the log") as report, _options_named(engagement_score):
         result = Shop.open().replay(
             log,
             context=columns,
@@ -132,10 +130,10 @@ def replay(
             forgetting=forgetting,
             learn_engagement=learn_engagement,
             engagement_score=engagement_score,
-            report=lambda done, total, _: bar.update(task, completed=done, total=total),
+            report=lambda done, total, _: report(done, total),
             warn=warn,
         )
-    show(result, _text(result), as_json=as_json, quiet=quiet)
+    terminal.show(result, _text(result))
 
 
 def _names(text: str, option: str) -> list[str]:

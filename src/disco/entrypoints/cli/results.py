@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, day_of, figures_text, show, warn
+from disco.entrypoints.cli.output import ShopTerminal, add_command, day_of, figures_text, warn
 from disco.entrypoints.outputs import check_outputs
 
 if TYPE_CHECKING:
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("results", epilog="Example: disco results spring-27 --html spring.html")(results)
-    app.command("explain", epilog="Example: disco explain spring-27 c0000017")(explain)
-    app.command("campaigns", epilog="Example: disco campaigns spring-27")(campaigns)
-    app.command("belief", epilog="Example: disco belief 3")(belief)
+    add_command(app, results, example="disco results spring-27 --html spring.html")
+    add_command(app, explain, example="disco explain spring-27 c0000017")
+    add_command(app, campaigns, example="disco campaigns spring-27")
+    add_command(app, belief, example="disco belief 3")
 
 
 def results(
+    terminal: ShopTerminal,
     campaign: Annotated[
         str | None, typer.Argument(metavar="[CAMPAIGN]", help="A launched campaign; without one, all of them in brief.")
     ] = None,
@@ -33,19 +34,14 @@ def results(
         typer.Option(formats=["%Y-%m-%d"], help="The day of the read-out; later orders do not count. Default: today."),
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Also write a self-contained page.")] = None,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Show the results of a campaign: what each group bought, and the A/B test of decided against random codes.
 
     Differences are per customer, with 95% intervals, adjusted for spend in the year before. The sizes of the groups are
     compared with the plan. Before the last code has expired, the verdict uses intervals that stay valid at every look.
     """
-    from disco.entrypoints.python import Shop
-
-    check_outputs(html, shop=shop)
-    here, day = Shop.open(shop), day_of(as_of)
+    check_outputs(html, shop=terminal.folder)
+    here, day = terminal.shop(), day_of(as_of)
     if campaign is None:
         every = here.results(as_of=day)
         text = _all_text(every)
@@ -57,7 +53,7 @@ def results(
 
         report = campaigns_report(every) if campaign is None else campaign_report(one)
         report.save(html)
-    show(every if campaign is None else one, text, as_json=as_json, quiet=quiet)
+    terminal.show(every if campaign is None else one, text)
 
 
 def _results_text(found: "CampaignResults") -> str:
@@ -86,42 +82,32 @@ def _with_caption(table: "Table") -> str:
 
 
 def explain(
+    terminal: ShopTerminal,
     campaign: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched campaign.")],
     customer: Annotated[
         str | None, typer.Argument(metavar="[CUSTOMER]", help="One of its customers; without one, an example.")
     ] = None,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Explain why a customer got this code or none, and what the runner-up was worth.
 
     The figures of the decision are computed again from what was kept: context, model, draws, prices. For somebody who
     was not part of the campaign the reason is given, from the customers table as it is now.
     """
-    from disco.entrypoints.python import Shop
-
-    found = Shop.open(shop).explain(campaign, customer)
-    show(found, "\n".join(found.words), as_json=as_json, quiet=quiet)
+    found = terminal.shop().explain(campaign, customer)
+    terminal.show(found, "\n".join(found.words))
 
 
 def campaigns(
+    terminal: ShopTerminal,
     campaign: Annotated[
         str | None, typer.Argument(metavar="[CAMPAIGN]", help="Show this campaign with its batches of outcomes.")
     ] = None,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """List the launched campaigns with their states, dates, codes and outcomes; or show one with its batches."""
-    from disco.entrypoints.python import Shop
-
-    found = Shop.open(shop).campaigns(campaign)
-    show(
+    found = terminal.shop().campaigns(campaign)
+    terminal.show(
         found,
         _campaigns_text(found) if campaign is None else _campaign_text(found.campaigns[0]),
-        as_json=as_json,
-        quiet=quiet,
     )
 
 
@@ -199,22 +185,18 @@ def _campaign_text(found: "CampaignEntry") -> str:
 
 
 def belief(
+    terminal: ShopTerminal,
     version: Annotated[
         int | None, typer.Argument(metavar="[VERSION]", help="A version of the model; default: the active one.")
     ] = None,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Show what the model has learned: per depth, the basket of an average customer, the share of receivers who buy,
     and the revenue to expect of a code sent.
 
     The 90% intervals are those of the averages, not of single customers. They narrow as campaigns are learned.
     """
-    from disco.entrypoints.python import Shop
-
-    found = Shop.open(shop).belief(version)
-    show(found, _text(found), as_json=as_json, quiet=quiet)
+    found = terminal.shop().belief(version)
+    terminal.show(found, _text(found))
     warn(found.warnings)
 
 

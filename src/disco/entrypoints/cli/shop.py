@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, day_of, show, warn
+from disco.entrypoints.cli.output import Terminal, add_command, day_of, warn
 
 if TYPE_CHECKING:
     from disco.records.errors import Problem
 
 
 def register(app: typer.Typer) -> None:
-    app.command("init", epilog="Example: disco init shop/")(init)
-    app.command("validate", epilog="Example: disco validate shop/data --as-of 2026-03-01")(validate)
+    add_command(app, init, example="disco init shop/")
+    add_command(app, validate, example="disco validate shop/data --as-of 2026-03-01")
 
 
 def init(
+    terminal: Terminal,
     shop: Annotated[Path, typer.Argument(metavar="SHOP", help="The folder to fill; created if it does not exist.")],
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Create a shop: commented settings (disco.yaml), a campaign plan (plan.yaml), an example of every table (data/).
 
@@ -35,10 +34,11 @@ def init(
     done = create_shop(shop)
     then = f"disco validate {quote(str(shop / 'data'))}"
     text = f"Wrote {', '.join(done.files)} in {shop}. Replace the example tables with your own, then run: {then}"
-    show(done, text, as_json=as_json, quiet=quiet, done=f"The shop {shop} is created")
+    terminal.show(done, text, done=f"The shop {shop} is created")
 
 
 def validate(
+    terminal: Terminal,
     tables: Annotated[
         str | None,
         typer.Argument(
@@ -50,8 +50,6 @@ def validate(
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The last day that dates may have; default: today.")
     ] = None,
     shop: Annotated[Path, typer.Option(help="Folder with disco.yaml.")] = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Check a retailer's tables: columns, types, keys, references, dates, ranges; or a campaign plan.
 
@@ -61,7 +59,7 @@ def validate(
     Exit 0 when there are none, 1 otherwise. Nothing is changed.
     """
     if tables is not None and Path(tables).suffix.lower() in (".yaml", ".yml"):
-        _validate_plan(Path(tables), shop=shop, as_json=as_json, quiet=quiet)
+        _validate_plan(terminal, Path(tables), shop=shop)
         return
     from disco.adapters.config import load_settings, settings_of_tables
     from disco.adapters.shop import WallClock
@@ -75,12 +73,12 @@ def validate(
     text = f"No problems found in {place}: {read}." if found.clean else _problems_text(found.problems, place)
     warn(found.warnings)
     notes = "".join(f"Note: {note}.\n" for note in found.notes)
-    show(found, notes + text, as_json=as_json, quiet=quiet and found.clean)
+    terminal.show(found, notes + text, quiet=found.clean)
     if not found.clean:
         raise typer.Exit(1)
 
 
-def _validate_plan(path: Path, *, shop: Path, as_json: bool, quiet: bool) -> None:
+def _validate_plan(terminal: Terminal, path: Path, *, shop: Path) -> None:
     from disco.entrypoints.python import validate_plan_at
     from disco.records.depths import depth_percent
     from disco.records.wording import counted, period
@@ -91,7 +89,7 @@ def _validate_plan(path: Path, *, shop: Path, as_json: bool, quiet: bool) -> Non
     valid = period(found.valid_from, found.valid_before - timedelta(days=1))
     about = "no shop to look at its customers" if found.eligible is None else counted(found.eligible, "customer")
     text = f"No problems found in {path}: campaign {found.campaign}, {depths}, codes valid {valid}, {about}."
-    show(found, text, as_json=as_json, quiet=quiet)
+    terminal.show(found, text)
 
 
 def _problems_text(problems: "Sequence[Problem]", place: str) -> str:

@@ -1,12 +1,13 @@
 """Commands around a simulated retailer: `disco demo`, `disco simulate`, `disco respond`."""
 
 import os
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show
+from disco.entrypoints.cli.output import Terminal, add_command
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import FileFormatError, InputError, UsageError
 from disco.records.locale import Locale
@@ -24,12 +25,13 @@ _LONG_S = 20.0  # from then on a command says how long it took
 
 
 def register(app: typer.Typer) -> None:
-    app.command("demo", epilog="Example: disco demo --customers 20000 --seed 3 -o out/demo")(demo)
-    app.command("simulate", epilog="Example: disco simulate --customers 50000 --seed 7 -o shop/data")(simulate)
-    app.command("respond", epilog="Example: disco respond shop/data codes.parquet -o outcomes.parquet")(respond)
+    add_command(app, demo, example="disco demo --customers 20000 --seed 3 -o out/demo")
+    add_command(app, simulate, example="disco simulate --customers 50000 --seed 7 -o shop/data")
+    add_command(app, respond, example="disco respond shop/data codes.parquet -o outcomes.parquet")
 
 
 def demo(
+    terminal: Terminal,
     customers: Annotated[int, typer.Option(min=1000, help="Simulated customers.")] = 50_000,
     seed: Annotated[int, typer.Option(min=0, help="Another seed gives another retailer.")] = 7,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report and the allocations.")] = Path(
@@ -38,8 +40,6 @@ def demo(
     seeds: Annotated[
         int, typer.Option(min=1, help="Run this many seeds, from --seed on, and print intervals over them.")
     ] = 1,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Run the whole loop on a simulated retailer: two random campaigns, then two decided ones.
 
@@ -47,20 +47,21 @@ def demo(
     """
     from disco.entrypoints.demo.command import run_many, run_once
 
-    with progress(quiet=quiet or as_json) as bar:
-        task = bar.add_task("starting", total=_DEMO_STEPS * seeds)
+    with terminal.progress("starting", total=_DEMO_STEPS * seeds) as report:
+        steps = count(1)
 
         def step(name: str) -> None:
-            bar.update(task, description=name, advance=1)
+            report(next(steps), stage=name)
 
         if seeds == 1:
             result, text = run_once(customers=customers, seed=seed, out=out, progress=step)
         else:
             result, text = run_many(customers=customers, first_seed=seed, seeds=seeds, out=out, progress=step)
-    show(result, text, as_json=as_json, quiet=quiet)
+    terminal.show(result, text)
 
 
 def simulate(
+    terminal: Terminal,
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the tables; created if it does not exist.")],
     customers: Annotated[int | None, typer.Option(help="Number of customers (default: 50,000).")] = None,
     seed: Annotated[int | None, typer.Option(help="Equal seeds and settings give equal files (default: 0).")] = None,
@@ -68,8 +69,6 @@ def simulate(
         Path | None, typer.Option(help="JSON of all parameters; the options above override it.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a simulated retailer in DIR.")] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Write the raw tables of a simulated retailer: customers, orders, returns, codes, site; one TABLE.parquet each.
 
@@ -88,20 +87,19 @@ def simulate(
     examples = _examples(out, simulated=refuse_occupied(out, overwrite=overwrite))
     if out.is_dir():
         check_outputs(*written_files(out), inputs=(settings,), replaces="tables")
-    with progress(quiet=quiet or as_json) as bar:
-        task = bar.add_task("simulating blocks of customers", total=1)
+    with terminal.progress("simulating blocks of customers", total=1) as report:
         done = simulate(
             chosen,
             out,
             replaced=examples,
             engine=LocalEngine(),
-            progress=lambda block, blocks: bar.update(task, completed=block, total=blocks),
+            progress=report,
         )
     text = f"{done.customers:,} customers, seed {done.seed}, written to {out}. The simulated date is {done.today}"
     size = f"{done.rows['orders']:,} orders and {done.rows['site']:,} site rows, {done.written_bytes / 1e6:,.1f} MB"
     peak = "" if done.peak_memory_bytes is None else f", at most {done.peak_memory_bytes / 1e9:.2f} GB of memory"
     took = f"\n{size}: {done.seconds:,.1f} s{peak}." if done.seconds >= _LONG_S else ""
-    show(done, f"{text}.{took}", as_json=as_json, quiet=quiet, done=text)
+    terminal.show(done, f"{text}.{took}", done=text)
 
 
 def _examples(folder: Path, *, simulated: bool) -> list[Path]:
@@ -149,14 +147,13 @@ def _retailer_settings(path: Path | None, *, customers: int | None, seed: int | 
 
 
 def respond(
+    terminal: Terminal,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by `disco simulate`.")],
     codes: Annotated[Path, typer.Argument(help="code_id, customer_id, campaign_id, depth, sent_at; Parquet or CSV.")],
     out: Annotated[
         Path,
         typer.Option("-o", "--out", help="File for the outcomes: CSV if its name ends in .csv, otherwise Parquet."),
     ],
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Simulate how customers respond to a file of codes, until the last code has expired.
 
@@ -176,7 +173,7 @@ def respond(
         + ", ".join(counted(count, _NEW_ROWS[name]) for name, count in done.appended.items())
         + " added"
     )
-    show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)
+    terminal.show(done, f"{text}.", done=text)
 
 
 def _read_codes(path: Path, locale: Locale) -> "pa.Table":

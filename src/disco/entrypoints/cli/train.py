@@ -8,31 +8,30 @@ import typer
 
 from disco.entrypoints.cli.output import (
     EngineFlag,
-    JsonFlag,
+    EngineTerminal,
     MasterFlag,
-    QuietFlag,
-    ShopFolder,
+    Terminal,
+    add_command,
     day_of,
     open_shop,
-    progress,
-    show,
     warn,
 )
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import UsageError
 from disco.records.wording import counted
 
-CONTEXT_EXAMPLE = "Example: disco train context --features features.parquet -o context.safetensors"
-
-train = typer.Typer(name="train", help="Train the context network or the basket model.", no_args_is_help=True)
+CONTEXT_EXAMPLE = "disco train context --features features.parquet -o context.safetensors"
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(train)
+    commands = typer.Typer(help="Train the context network or the basket model.", no_args_is_help=True)
+    add_command(commands, context, example=CONTEXT_EXAMPLE)
+    add_command(commands, basket, example="disco train basket --campaign A --campaign B")
+    app.add_typer(commands, name="train")
 
 
-@train.command("context", epilog=CONTEXT_EXAMPLE)
 def context(
+    terminal: Terminal,
     features: Annotated[
         Path | None,
         typer.Option(
@@ -82,8 +81,6 @@ def context(
         "context.safetensors"
     ),
     shop: Annotated[Path, typer.Option(help="Folder with disco.yaml, which says how the tables are written.")] = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Train the network that turns a customer's features into a context.
 
@@ -115,8 +112,7 @@ def context(
         device=device,
     )
     replaces_own = out.resolve() == (here.folder / here.settings.context).resolve()
-    with progress(quiet=quiet or as_json) as bar:
-        task = bar.add_task("training, epochs", total=max_epochs)
+    with terminal.progress("training, epochs", total=max_epochs) as report:
         done = train_context(
             network,
             tables_opener(shop),
@@ -134,7 +130,7 @@ def context(
             compare=lambda found, until: here.against_network_in_use(found, until) if replaces_own else None,
             only_better=only_better,
             check=lambda place: check_outputs(out, inputs=(place,), replaces="network"),
-            progress=lambda epoch, _: bar.update(task, completed=epoch),
+            progress=lambda epoch, _: report(epoch),
         )
     warn(done.warnings)
     passes = counted(done.epochs, "epoch")
@@ -147,11 +143,11 @@ def context(
         text += f" On the {done.test.rows:,} orders of the month after: {figures}."
     if done.comparison is not None:
         text += f" {done.comparison.sentence}"
-    show(done, text, as_json=as_json, quiet=quiet, done=f"The context network is in {out}")
+    terminal.show(done, text, done=f"The context network is in {out}")
 
 
-@train.command("basket", epilog="Example: disco train basket --campaign A --campaign B")
 def basket(
+    terminal: EngineTerminal,
     campaign: Annotated[
         list[str] | None, typer.Option(help="A launched campaign to learn from; may be repeated.")
     ] = None,
@@ -167,11 +163,6 @@ def basket(
     ] = None,
     context: Annotated[str | None, typer.Option(help="With --log: its context columns, such as x1,x2.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="With --log: file to write the model to.")] = None,
-    engine: EngineFlag = None,
-    master: MasterFlag = None,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Train the basket model on several campaigns at once: a warm start, usually from random campaigns.
 
@@ -183,17 +174,17 @@ def basket(
 
     if bool(campaign) == (log is not None):
         raise UsageError("train basket needs either --campaign (may be repeated) or --log FILE")
-    here = open_shop(shop, engine=engine, master=master)
+    here = terminal.shop()
     if log is None:
         learned = here.learn(*(campaign or ()), as_of=day_of(as_of))
         warn(learned.warnings)
         kept = f"Version {learned.version} of the model is made and active" if learned.changed else None
-        show(learned, learned_text(learned), as_json=as_json, quiet=quiet, done=kept)
+        terminal.show(learned, learned_text(learned), done=kept)
         return
     if context is None or out is None:
         raise UsageError("train basket --log also needs --context and --out")
-    check_outputs(out, inputs=(log,), shop=shop)
+    check_outputs(out, inputs=(log,), shop=terminal.folder)
     columns = [name.strip() for name in context.split(",") if name.strip()]
     done = train_basket_on_log(here.prior().basket, log, context=columns, out=out, engine=here.engine)
     text = f"Learned from {done.purchases:,} purchases; the model is in {out}"
-    show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)
+    terminal.show(done, f"{text}.", done=text)

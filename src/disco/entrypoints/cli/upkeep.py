@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disco.entrypoints.cli.output import (
-    JsonFlag,
-    QuietFlag,
-    ShopFolder,
+    ShopTerminal,
+    Terminal,
     YesFlag,
+    add_command,
     checks_text,
     confirm,
     next_command,
-    show,
+    open_shop,
 )
 from disco.records.wording import counted, moment_text
 
@@ -22,18 +22,16 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("doctor", epilog="Example: disco doctor --shop shop/")(doctor)
-    app.command("backup", epilog="Example: disco backup -o shop-2026-03-01.tar.gz --shop shop/")(backup)
-    app.command("restore", epilog="Example: disco restore shop-2026-03-01.tar.gz --shop restored/")(restore)
+    add_command(app, doctor, example="disco doctor --shop shop/")
+    add_command(app, backup, example="disco backup -o shop-2026-03-01.tar.gz --shop shop/")
+    add_command(app, restore, example="disco restore shop-2026-03-01.tar.gz --shop restored/")
 
 
 def doctor(
+    terminal: ShopTerminal,
     repair: Annotated[
         bool, typer.Option("--repair", help="Build again what ledger and plans can give, then check everything.")
     ] = False,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Run a health check: versions, settings, files, tables, network, database, and all that is kept of campaigns.
 
@@ -44,9 +42,9 @@ def doctor(
     """
     from disco.entrypoints.python import doctor
 
-    found = doctor(shop, repair=repair)
+    found = doctor(terminal.folder, repair=repair)
     changed = f"{counted(len(found.repaired), 'repair')} made" if found.repaired else None
-    show(found, _text(found, repair=repair), as_json=as_json, quiet=quiet and found.ok, done=changed)
+    terminal.show(found, _text(found, repair=repair), quiet=found.ok, done=changed)
     if not found.ok:
         raise typer.Exit(1)
 
@@ -63,37 +61,32 @@ def _text(found: "HealthCheck", *, repair: bool) -> str:
 
 
 def backup(
+    terminal: ShopTerminal,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file to write: a tar.gz archive.")],
     damaged: Annotated[
         bool, typer.Option("--damaged", help="Also back up a shop whose rows were changed by another program.")
     ] = False,
-    shop: ShopFolder = Path(),
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Write the shop to one file: database, artefacts, disco.yaml and context network.
 
     The backup is one consistent state, also while other commands write. The retailer's tables are not in it, nor is a
     key of the codes that is kept outside the database (DISCO_CODE_SECRET).
     """
-    from disco.entrypoints.python import Shop
-
-    done = Shop.open(shop).backup(out, damaged=damaged)
+    done = terminal.shop().backup(out, damaged=damaged)
     text = (
         f"{done.file}: {counted(len(done.campaigns), 'campaign')}, {counted(sum(done.rows.values()), 'row')}, "
         f"{counted(done.artefacts, 'artefact')}, {done.bytes / 1e6:,.1f} MB."
     )
-    show(done, text, as_json=as_json, quiet=quiet, done=f"The backup {done.file} is written")
+    terminal.show(done, text, done=f"The backup {done.file} is written")
 
 
 def restore(
+    terminal: Terminal,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="As `disco backup` wrote it.")],
     shop: Annotated[
         Path, typer.Option("--shop", help="The folder of the restored shop; created if it does not exist.")
     ] = Path(),
     yes: YesFlag = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
 ) -> None:
     """Make the shop of a backup again, in a folder and a database without campaigns.
 
@@ -101,15 +94,15 @@ def restore(
     disco.yaml or context network in the folder stays: to restore into another database, SQLite or PostgreSQL, write a
     disco.yaml with its `database_url` first.
     """
-    from disco.entrypoints.python import Shop
-
     if shop.is_dir() and any(shop.iterdir()):
         confirm(f"Restore into {shop}, which is not empty? Its settings and network stay.", yes=yes)
+    from disco.entrypoints.python import Shop
+
     done = Shop.restore(file, shop)
     text = (
         f"{done.shop}: {counted(len(done.campaigns), 'campaign')}, {counted(sum(done.rows.values()), 'row')} and "
         f"{counted(done.artefacts, 'artefact')} restored into {done.database}, as of "
-        f"{moment_text(done.made_at, Shop.open(shop).settings.locale)}."
+        f"{moment_text(done.made_at, open_shop(shop).settings.locale)}."
     )
     text += "".join(f" {name} was there and stayed." for name in done.kept)
     if done.missing_tables is not None:
@@ -117,10 +110,8 @@ def restore(
             f" The retailer's tables are not in a backup: put them into {done.missing_tables} first, "
             "because the health check looks at them."
         )
-    show(
+    terminal.show(
         done,
         f"{text} {next_command('doctor', shop)}",
-        as_json=as_json,
-        quiet=quiet,
         done=f"The backup is restored into {done.shop}",
     )
