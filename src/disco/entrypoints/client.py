@@ -24,7 +24,7 @@ import httpx
 
 from disco.adapters.files import read_yaml
 from disco.entrypoints.python import Shop
-from disco.entrypoints.use_cases import ApiRoute, routed
+from disco.entrypoints.use_cases import USE_CASES, ApiRoute, routed
 from disco.records.errors import InputError, ServiceError, UnavailableError
 from disco.records.files import written_whole
 from disco.records.jobs import Draft, Job, JobPage, JobState
@@ -115,10 +115,8 @@ class Client:
 
     def plan(self, plan: Plan, *, dry_run: bool = False, timeout: float | None = None) -> "PlanResult":
         """Decide a campaign; the decided plan is kept under its id. plan: a YAML or JSON file, or its content."""
-        from disco.operations.plan import PlanResult
-
         job = self._post("plans", _plan_form(plan), params={"dry_run": dry_run})["job"]
-        return PlanResult.from_dict(self.wait(job, timeout=timeout).result or {})
+        return _result(Shop.plan, self.wait(job, timeout=timeout).result or {})
 
     def plans(self) -> "tuple[PlanEntry, ...]":
         """The plans that are kept, the newest first."""
@@ -130,9 +128,7 @@ class Client:
 
     def plan_diff(self, first: str, second: str) -> "PlanDifference":
         """What changes from one plan to another. Each is an id or a campaign."""
-        from disco.operations.review import PlanDifference
-
-        return PlanDifference.from_dict(self._get(f"plans/{_part(first)}/diff/{_part(second)}"))
+        return _result(Shop.plan_diff, self._get(f"plans/{_part(first)}/diff/{_part(second)}"))
 
     plan_copy = _asks(Shop.plan_copy)
 
@@ -173,11 +169,9 @@ class Client:
 
     def launch(self, plan_id: str, *, campaign: str | None = None, dry_run: bool = False) -> "Launched":
         """Make a plan real. campaign: its name, where it is known; it is looked up otherwise."""
-        from disco.operations.launch import Launched
-
         name = campaign or self.plan_show(plan_id).campaign
         path, body = f"campaigns/{_part(name)}/launch", {"plan_id": plan_id}
-        return Launched.from_dict(self._post(path, body, params={"dry_run": dry_run}))
+        return _result(Shop.launch, self._post(path, body, params={"dry_run": dry_run}))
 
     def export(self, campaign: str, file: str | Path | None = None) -> "pa.Table":
         """The codes to send; with `file` (.parquet or .csv) also written there."""
@@ -215,13 +209,11 @@ class Client:
         dry_run: bool = False,
     ) -> "Ingested":
         """Import purchases, exactly once. outcomes: a Parquet or CSV file, a table, a data frame, or rows."""
-        from disco.operations.outcomes import Ingested
-
         content, kind, name = _outcomes(outcomes)
         params = _given({"source": source or name, "dry_run": dry_run})
         path = f"campaigns/{_part(campaign)}/outcomes"
-        return Ingested.from_dict(
-            self._send("POST", path, content=content, headers={"content-type": kind}, params=params).json()
+        return _result(
+            Shop.ingest, self._send("POST", path, content=content, headers={"content-type": kind}, params=params).json()
         )
 
     def quarantine(self, batch_id: str, file: str | Path) -> Path:
@@ -239,23 +231,16 @@ class Client:
         timeout: float | None = None,
     ) -> "Learned":
         """Make a new version of the model from the outcomes of these campaigns and of all learned before."""
-        from disco.operations.learn import Learned
-
         body = {"campaigns": list(campaigns) or None, "as_of": as_of, "rebuild": rebuild or None, "dry_run": dry_run}
-        return Learned.from_dict(self._job_done("learn", body, timeout))
+        return _result(Shop.learn, self._job_done("learn", body, timeout))
 
     def activate(self, version: int, *, dry_run: bool = False, timeout: float | None = None) -> "Activated":
         """Go back (or forward) to this version of the model."""
-        from disco.operations.learn import Activated
-
-        return Activated.from_dict(self._job_done("learn", {"activate": version, "dry_run": dry_run}, timeout))
+        return _result(Shop.activate, self._job_done("learn", {"activate": version, "dry_run": dry_run}, timeout))
 
     def results(self, campaign: str, *, as_of: date | None = None) -> "CampaignResults":
         """Read out a campaign."""
-        from disco.operations.results import CampaignResults
-
-        found = self._get(f"campaigns/{_part(campaign)}/results", params=_given({"as_of": as_of}))
-        return CampaignResults.from_dict(found)
+        return self._ask(Shop.results, campaign, as_of=as_of)
 
     def all_results(self, *, as_of: date | None = None) -> "AllResults":
         """Read out all campaigns."""
@@ -272,21 +257,17 @@ class Client:
 
     def explain(self, campaign: str, customer: str | int) -> "Explanation":
         """Why a customer got this depth or none."""
-        from disco.operations.explain import Explanation
-
-        return Explanation.from_dict(self._get(f"campaigns/{_part(campaign)}/customers/{_part(str(customer))}"))
+        return _result(Shop.explain, self._get(f"campaigns/{_part(campaign)}/customers/{_part(str(customer))}"))
 
     def campaigns(self, campaign: str | None = None) -> "CampaignList":
         """The launched campaigns, or one of them, with every batch of outcomes."""
-        from disco.operations.overview import CampaignList
-
         if campaign is not None:
             found: list[Any] = [self._get(f"campaigns/{_part(campaign)}")]
             active = self._get("campaigns", params={"limit": 1})["active_version"]
         else:
             pages = list(self._pages("campaigns"))
             found, active = [one for page in pages for one in page["items"]], pages[0]["active_version"]
-        return CampaignList.from_dict({"campaigns": found, "active_version": active})
+        return _result(Shop.campaigns, {"campaigns": found, "active_version": active})
 
     pause = _asks(Shop.pause)
 
@@ -303,10 +284,8 @@ class Client:
         dry_run: bool = False,
     ) -> "Recalled":
         """Make the codes that were not used invalid; with `file` (.parquet or .csv) their list is written there."""
-        from disco.operations.launch import Recalled
-
         path, params = f"campaigns/{_part(campaign)}/recall", _given({"as_of": as_of, "dry_run": dry_run})
-        found = Recalled.from_dict(self._post(path, params=params))
+        found = _result(Shop.recall, self._post(path, params=params))
         if file is not None:
             kind = _CSV if Path(file).suffix.lower() == ".csv" else _PARQUET
             _write(file, self._send("POST", path, params=params, headers={"accept": kind}).content)
@@ -324,9 +303,7 @@ class Client:
 
     def belief(self, version: int | None = None) -> "LearnedBelief":
         """What a version of the model has learned, per depth; None: the active one."""
-        from disco.operations.learned import LearnedBelief
-
-        return LearnedBelief.from_dict(self._get(f"beliefs/{'active' if version is None else version}"))
+        return _result(Shop.belief, self._get(f"beliefs/{'active' if version is None else version}"))
 
     demand = _asks(Shop.demand)
     added = _asks(Shop.added)
@@ -358,10 +335,8 @@ class Client:
         self, log: str, *, context: Sequence[str], policies: Sequence[str], timeout: float | None = None, **options: Any
     ) -> "ReplayResult":
         """What policies would have earned. log: a file within the shop's folder; see `POST replay`."""
-        from disco.operations.replay import ReplayResult
-
         body = {"log": log, "context": list(context), "policies": list(policies), **options}
-        return ReplayResult.from_dict(self._job_done("replay", body, timeout))
+        return _result(Shop.replay, self._job_done("replay", body, timeout))
 
     # ---- tables and checks
 
@@ -397,16 +372,12 @@ class Client:
 
     def validate_plan(self, plan: Plan, *, timeout: float | None = None) -> "PlanVerdict":
         """Whether a plan can be decided."""
-        from disco.operations.plan import PlanVerdict
-
-        return PlanVerdict.from_dict(self._job_done("validate", {"plan": _plan_form(plan)}, timeout))
+        return _result(Shop.validate_plan, self._job_done("validate", {"plan": _plan_form(plan)}, timeout))
 
     def train(self, *, window_start: date, timeout: float | None = None, **options: Any) -> "ContextTrained":
         """Train the context network on the shop's tables; see `POST train`."""
-        from disco.operations.training import ContextTrained
-
         body = {"window_start": window_start.isoformat(), **options}
-        return ContextTrained.from_dict(self._job_done("train", body, timeout))
+        return _result(Shop.train, self._job_done("train", body, timeout))
 
     def check(
         self, campaign: str | None = None, *, as_of: date | None = None, timeout: float | None = None
@@ -486,9 +457,9 @@ class Client:
 
     def create_key(self, *, name: str, role: str, expires_days: int | None = None) -> "NewKey":
         """Make an API key; it is shown once."""
-        from disco.office.keys.use_cases import NewKey
-
-        return NewKey.from_dict(self._post("keys", _given({"name": name, "role": role, "expires_days": expires_days})))
+        return _result(
+            Shop.create_key, self._post("keys", _given({"name": name, "role": role, "expires_days": expires_days}))
+        )
 
     def keys(self) -> tuple[Mapping[str, Any], ...]:
         """All keys, without their secrets."""
@@ -496,9 +467,7 @@ class Client:
 
     def revoke_key(self, key_id: str) -> "RevokedKey":
         """Refuse a key from now on."""
-        from disco.office.keys.use_cases import RevokedKey
-
-        return RevokedKey.from_dict(self._json("DELETE", f"keys/{_part(key_id)}"))
+        return _result(Shop.revoke_key, self._json("DELETE", f"keys/{_part(key_id)}"))
 
     def people(self) -> Mapping[str, Any]:
         """Everybody who can sign in (`items`), and open invitations."""
@@ -518,9 +487,7 @@ class Client:
 
     def verify_audit(self, *, contains: str | None = None) -> "AuditVerdict":
         """Whether the journal is what was written; `contains`: the hash of an entry that it must have."""
-        from disco.office.audit.use_cases import AuditVerdict
-
-        return AuditVerdict.from_dict(self._get("audit/verify", params=_given({"contains": contains})))
+        return _result(Shop.verify_audit, self._get("audit/verify", params=_given({"contains": contains})))
 
     def settings(self, **changes: Any) -> Mapping[str, Any]:
         """The settings of the shop; with names and values, these are changed first."""
@@ -629,6 +596,12 @@ class Client:
                 raise refused
             time.sleep(max(_pause(number), float(answer.headers.get("retry-after", "0") or 0)))
         raise AssertionError("the last try returns or raises")
+
+
+def _result(function: Callable[..., Kind], answer: Mapping[str, Any]) -> Kind:
+    """What a method of `Shop` returns, from its JSON form."""
+    kind = next(case.kind for case in USE_CASES if case.function is function)
+    return cast(Kind, kind.from_dict(answer))
 
 
 def _write(file: str | Path, content: bytes) -> Path:
