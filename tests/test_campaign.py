@@ -418,7 +418,8 @@ def test_limits_weight_and_budget_of_an_offer_are_numbers_that_can_be_used(limit
 
 def test_an_audience_has_one_of_each_per_customer():
     context, _ = world(3)
-    assert Audience(ids=[1, 2, 3], context=context, known=True).known.tolist() == [True] * 3
+    for flag in ({}, {"known": True}):
+        assert Audience(ids=[1, 2, 3], context=context, **flag).known.tolist() == [True] * 3
     with pytest.raises(InputError, match="3 ids, 2 contexts and 3 known flags"):
         Audience(ids=[1, 2, 3], context=context[:2], known=np.ones(3, bool))
     with pytest.raises(InputError, match=r"audience, context: found shape \(3,\)"):
@@ -435,7 +436,9 @@ def test_decisions_read_in_a_line_and_as_a_table():
     np.testing.assert_array_equal(table["value"], found.value)
 
 
-def test_lists_do_as_well_as_arrays():
+def test_lists_do_as_well_as_arrays_and_one_cap_stands_for_all():
+    assert Offer(depths=DEPTHS, caps="20%", revenue_weight=3.0).caps == ("20%",) * 3
+    assert Offer(depths=DEPTHS, caps=7, revenue_weight=3.0).caps == (7, 7, 7)
     offer = Offer(depths=list(DEPTHS), caps=[10, 5, 2], revenue_weight=3.0)
     assert offer == Offer(depths=DEPTHS, caps=(10, 5, 2), revenue_weight=3.0)
     people = audience(40)

@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import pickle
+import pydoc
 import subprocess
 import sys
 
@@ -58,6 +59,14 @@ def test_every_public_method_says_what_it_does():
             if (inspect.isfunction(value) or isinstance(value, classmethod | property)) and not value.__doc__
         ]
     assert silent == []
+
+
+def test_help_names_types_by_their_names_and_a_function_fits_a_screen():
+    for name in disco._HOME_OF:
+        thing = getattr(disco, name)
+        text = pydoc.plain(pydoc.render_doc(thing))
+        assert "_NestedSequence" not in text, name  # what ArrayLike is made of
+        assert inspect.isclass(thing) or inspect.ismodule(thing) or len(text.splitlines()) <= 40, name
 
 
 def test_an_unknown_name_is_an_attribute_error_that_helps():

@@ -4,6 +4,8 @@ Operations, replay, studies and Python users call these two functions; there is 
 `Belief` is what both take, `Lesson` is what one campaign teaches. Everything else is a room beside this file.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -126,7 +128,7 @@ class Lesson:
         _require(EngagementCounts, codes=self.codes)
 
     @classmethod
-    def of(cls, campaign: str, purchases: Purchases, codes: EngagementCounts | None = None) -> "Lesson":
+    def of(cls, campaign: str, purchases: Purchases, codes: EngagementCounts | None = None) -> Lesson:
         """The lesson of these purchases; without `codes` it teaches nothing about engagement."""
         _require(Purchases, purchases=purchases)
         return cls(
@@ -155,7 +157,7 @@ class Figures:
         campaign: str,
         seed: int,
         engine: Engine | None = None,
-    ) -> "Figures":
+    ) -> Figures:
         """The figures of an offer: of its limits, only whether it has a budget matters."""
         depths, weight = np.asarray(offer.depths, np.float64), offer.revenue_weight
         values = values_of(

@@ -76,6 +76,15 @@ def test_limits_that_cannot_be_read_are_named(arguments, words):
         allocate(VALUES, caps, **arguments)
 
 
+def test_one_limit_stands_for_every_depth():
+    for one, each in ((1, [1, 1]), (np.int64(1), [1, 1]), ("34%", ["34%", "34%"])):
+        assert allocate(VALUES, one).choice.tolist() == allocate(VALUES, each).choice.tolist()
+    assert allocate(VALUES, 2, floors=1).counts.min() == 1
+    for wrong in (1.5, -1, "many", True):
+        with pytest.raises(LimitError, match="caps: found"):
+            allocate(VALUES, wrong)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

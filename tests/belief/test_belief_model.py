@@ -113,6 +113,13 @@ def test_batches_are_one_model_whatever_their_order():
     assert (streamed.posterior.mean == whole.posterior.mean).all()
 
 
+def test_a_fit_forgets_what_an_update_would_keep():
+    first, second = ([[0.5, 1.0]], [0.1], [20.0]), ([[1.0]], [0.2], [30.0])
+    learned = BasketModel().update(*first, campaign="spring")
+    assert learned.fit(*second) == BasketModel().update(*second)
+    assert repr(learned.posterior) == "Posterior(12 coefficients, 1 row, noise sd 0.572, condition 25.8)"
+
+
 def test_an_undone_batch_leaves_no_trace():
     context, depth, price = purchases()
     before = BasketModel().update(context, depth, price, campaign="A")

@@ -40,6 +40,25 @@ def files(tmp_path):
     return tmp_path, values, table
 
 
+def test_csv_files_give_what_parquet_files_give(run, files):
+    folder, values, table = files
+    lines = [",".join(map(repr, row)) for row in values.tolist()]
+    lines[3] = lines[3].rpartition(",")[0] + ","  # not eligible
+    rows = [f"{one},GB,{line}" for one, line in zip(table["customer_id"], lines, strict=True)]
+    (folder / "values.csv").write_text("\n".join(["customer_id,country,0.05,0.10,0.2", *rows, ""]))
+    run(folder / "values.csv", "--caps", folder / "caps.yaml", "-o", folder / "out.csv")
+    eligible = np.ones(values.shape, bool)
+    eligible[3, 2] = False
+    expected = allocate(values, [None, 5, 7], ids=table["customer_id"], eligible=eligible)
+    head, *written = [line.split(",") for line in (folder / "out.csv").read_text().replace('"', "").splitlines()]
+    assert head == ["customer_id", "depth", "value"]
+    assert [row[1] for row in written] == [("0.05", "0.1", "0.2", "")[column] for column in expected.choice]
+    for cell, words in (("NaN", "a finite number"), ("much", r"values\.csv.*'much'")):
+        (folder / "values.csv").write_text(f"customer_id,0.1\n0017,{cell}\n")
+        with pytest.raises(DiscoError, match=words):
+            run(folder / "values.csv", "--caps", folder / "caps.yaml", "-o", folder / "out.csv")
+
+
 def test_writes_the_allocation_and_its_summary(run, files):
     folder, values, table = files
     out, summary = folder / "out.parquet", folder / "summary.json"

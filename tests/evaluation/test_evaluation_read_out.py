@@ -196,6 +196,21 @@ def test_data_frames_and_arrow_are_read_as_arrays_are():
 # ---- verdicts --------------------------------------------------------------------------------------------------------
 
 
+def test_a_table_says_by_its_columns_what_the_arrays_are():
+    arm, depth, price = simulated(np.random.default_rng(2), lift=0.2, holdout=0.1)
+    spend, other = np.arange(arm.size) % 7, np.ones(arm.size)
+    frame = pd.DataFrame({"arm": arm, "depth": depth, "full_price": price, "other_revenue": other, "spend": spend})
+    expected = ab_test(arm, depth, price, other_revenue=other, before=spend).findings
+    assert ab_test(frame, before="spend").findings == expected
+    assert ab_test(pa.Table.from_pandas(frame), before=["spend"]).findings == expected
+    with pytest.raises(InputError, match=r"no column full_price, visits among arm.*disco\.ab"):
+        ab_test(frame.drop(columns="full_price"), before="visits")
+    with pytest.raises(InputError, match="beside a table"):
+        ab_test(frame, depth)
+    with pytest.raises(InputError, match="depth and full_price"):
+        ab_test(arm)
+
+
 def test_verdicts_of_a_campaign():
     rng = np.random.default_rng(4)
     shares = {"decided": 0.6, "control": 0.4}

@@ -423,8 +423,7 @@ class ShopSettings(_Section):
     @field_validator("columns")
     @classmethod
     def _known_columns(cls, columns: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-        read_columns(columns)
-        return columns
+        return {table: dict(names) for table, names in read_columns(columns).items()}
 
     @field_validator("margin", mode="before")
     @classmethod

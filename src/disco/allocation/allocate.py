@@ -10,6 +10,8 @@ before it) and brings the others, who are solved exactly here. 3. A pass checks 
 a pass that settles everybody again, so that nobody's choice need be remembered. No pass changes anything.
 """
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -71,9 +73,9 @@ def allocate(
     values: (customers, depths) what a customer is worth at a depth, float64 or float32, finite; a loss is negative. A
         table whose columns are named by depths names the depths; its column customer_id, or a pandas index of that
         name, are the ids. Column-major memory (order="F") is read as it is, other layouts are copied once.
-    caps: most customers per depth: one number per column (None: no cap), or {depth: number}, or a pandas Series; a
-        depth that a mapping leaves out has no cap. A number is whole, or a share of the customers such as "40%", which
-        is rounded down.
+    caps: most customers per depth: one number for all, one per column (None: no cap), {depth: number}, or a pandas
+        Series; a depth that a mapping leaves out has no cap. A number is whole, or a share of the customers such as
+        "40%", which is rounded down.
     depths: (depths,) names of the columns, such as [0.1, 0.2]; needed for limits by depth.
     costs: (customers, depths) what the budget pays, 0 or more.
     budget: most money that the chosen cells may cost together; needs `costs`.
@@ -568,7 +570,7 @@ class _Run:
         reading = Reading(self.layout, closed, limits.budget)
         return TableInChunks(survey, limits, reading, self._fold, self.most_bytes)
 
-    def _solve(self, survey: Survey, limits: Limits) -> "_Solved | None":
+    def _solve(self, survey: Survey, limits: Limits) -> _Solved | None:
         """By passes; None: everybody has to be solved together."""
         tree, budget = tree_of(limits), limits.budget
         if budget is not None:
@@ -617,7 +619,7 @@ class _Run:
         solved = _Solved(choices, placed, found.budget_price, found.bound, found.segment_prices)
         return self._checked(solved, limits)
 
-    def _checked(self, solved: "_Solved", limits: Limits) -> TableAllocation:
+    def _checked(self, solved: _Solved, limits: Limits) -> TableAllocation:
         """The result with its proof: one more pass."""
         seconds, start = time.perf_counter() - self.start, time.perf_counter()
         choices, found, rate = solved.choices, solved.found, solved.rate or 0.0

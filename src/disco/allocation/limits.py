@@ -3,10 +3,13 @@
 `UNLIMITED` stands for "no cap".
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,10 +24,12 @@ from disco.records.errors import InputError, LimitError
 # More than any number of customers, small enough that sums of it stay exact.
 UNLIMITED = 2**40
 
-#: A limit per column: a sequence (None: no limit), or {depth: limit} where depths are named. A limit is a number of
-#: customers, or a share of them such as "40%". A pandas Series is read by its index where that holds depths, else in
-#: order.
-CountsLike: TypeAlias = Sequence[int | str | None] | NDArray[np.integer[Any]] | Mapping[Any, int | str | None]
+#: One limit for every column, one per column (None: no limit), or {depth: limit} where depths are named. A limit is a
+#: number of customers, or a share of them such as "40%". A pandas Series is read by its index where that holds depths,
+#: else in order.
+CountsLike: TypeAlias = (
+    int | str | Sequence[int | str | None] | NDArray[np.integer[Any]] | Mapping[Any, int | str | None]
+)
 SegmentLimits: TypeAlias = Mapping[Any, Mapping[str, CountsLike | None]]
 
 
@@ -36,7 +41,7 @@ class Segments:
     limits: SegmentLimits  # {label: {"caps": …, "floors": …}}, each as in `allocate`; other labels have none
 
     @classmethod
-    def of(cls, audience: Audience, offer: Offer) -> "Segments | None":
+    def of(cls, audience: Audience, offer: Offer) -> Segments | None:
         """Those of an offer; labels that no customer of the audience has are left out."""
         if offer.segments is None or audience.segment is None:
             return None
@@ -57,7 +62,7 @@ class Limits:
     segment_labels: tuple[object, ...] = ()
     budget: float | None = None  # money
 
-    def part(self, share: float) -> "Limits":
+    def part(self, share: float) -> Limits:
         """The limits of some customers who are this share of all, rounded so that no floor asks more than its cap.
 
         Who they are, and so their segments, is said where they become a problem (`AllocationProblem.of`).
@@ -69,7 +74,7 @@ class Limits:
         segment_caps, segment_floors = _scaled(self.segment_caps, self.segment_floors, share)
         return Limits(caps, floors, segment_caps, segment_floors, None, self.segment_labels, budget)
 
-    def left_by(self, counts: Integers, *, budget: float | None) -> "Limits":
+    def left_by(self, counts: Integers, *, budget: float | None) -> Limits:
         """What is left to the others once some customers have their places: a cap below 0 is one that these break.
 
         counts: (groups, depths) of those who have theirs. As in `part`, the others' segments are said later.
@@ -135,7 +140,7 @@ def read_counts(
     where: str = "",
     shares_of: int | None = None,
 ) -> Integers:
-    """One integer per column from a sequence (None = `default`) or a mapping by depth (missing = `default`).
+    """One integer per column, from one for all, a sequence or a mapping by depth; None or missing is `default`.
 
     shares_of: how many customers a share such as "40%" is of, rounded down; None: shares are refused.
 
@@ -169,7 +174,9 @@ def read_counts(
                     number, where=f"{name} of depth {depth_label(depth)}{where}", shares_of=shares_of
                 )
         return counts
-    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
+    if isinstance(given, str | Real):  # one for all
+        return np.full(columns, _whole_number(given, where=f"{name}s{where}", shares_of=shares_of))
+    if not isinstance(given, Sequence | np.ndarray):
         raise LimitError(f"{name}s{where}", found=repr(given), expected=f"{columns} numbers, one per column")
     if len(given) != columns:
         found = "1 number" if len(given) == 1 else f"{len(given)} numbers"

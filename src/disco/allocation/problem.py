@@ -13,6 +13,8 @@ what sums of floats can differ from the decimals that they stand for.
 Costs that are no decimals are compared as floats: their sum, rounded once, must not exceed the budget.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Iterable
@@ -84,7 +86,7 @@ class Rows(NamedTuple):
         """Of an eligible cell."""
         return largest_of(self.costs, self.eligible)
 
-    def take(self, rows: Array) -> "Rows":
+    def take(self, rows: Array) -> Rows:
         """Some of them, in this order."""
         return Rows(
             self.keys[rows] if self.keys.size else self.keys,
@@ -95,7 +97,7 @@ class Rows(NamedTuple):
         )
 
     @staticmethod
-    def joined(parts: Iterable["Rows"]) -> "Rows":
+    def joined(parts: Iterable[Rows]) -> Rows:
         """Those of several chunks, one after another."""
         some = list(parts)
         flags = None
@@ -112,7 +114,7 @@ class Rows(NamedTuple):
             None if some[0].group is None else np.concatenate([p.group for p in some if p.group is not None]),
         )
 
-    def in_order(self) -> "Rows":
+    def in_order(self) -> Rows:
         """By key: the same whatever chunks they came in."""
         return self.take(np.argsort(self.keys, kind="stable"))
 
@@ -166,13 +168,13 @@ class AllocationProblem:
         largest_cost: float,
         *,
         least_top: float = 0.0,
-    ) -> "AllocationProblem":
+    ) -> AllocationProblem:
         """Of customers who are at hand; limits: without their segments, which the rows know."""
         limits = limits if limits.segment_caps is None else replace(limits, segment=rows.group)
         cells = rows.values, limits, rows.eligible, rows.costs, rows.keys
         return cls(*cells, depths, largest_cost, least_top=least_top)
 
-    def part(self, numbers: Integers) -> "AllocationProblem":
+    def part(self, numbers: Integers) -> AllocationProblem:
         """Some of the customers, with limits and budget in proportion."""
         limits = self.limits.part(numbers.size / self.customers)
         return AllocationProblem.of(self.taken(numbers), limits, self.depths, self.largest_cost)
@@ -425,12 +427,12 @@ class Pennies(NamedTuple):
         numbers: Array = np.rint(costs * self.per_unit).astype(np.int64)
         return numbers
 
-    def after(self, cost: float) -> "Pennies":
+    def after(self, cost: float) -> Pennies:
         """For the others, once this much is spent."""
         return self._replace(budget=self.budget - round(cost * self.per_unit))
 
     @classmethod
-    def of(cls, costs: Array, budget: float) -> "Pennies | None":
+    def of(cls, costs: Array, budget: float) -> Pennies | None:
         """costs: (depths, customers), 0 where not eligible; None: they have more digits, or too many."""
         if costs.dtype != np.float64 or not 0.0 <= budget < _MOST_PENNIES:
             return None

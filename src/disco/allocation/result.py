@@ -1,5 +1,7 @@
 """What a solve returns."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -91,7 +93,7 @@ class Allocation:
         given = f"{int(self.counts.sum()):,} of {self.choice.size:,} customers: {counts}"
         return f"Allocation({self.status.name}, value {self.value:.10g}, gap {self.gap:.2g}, {given})"
 
-    def to_pandas(self, *, ids: ArrayLike | None = None) -> "pd.DataFrame":
+    def to_pandas(self, *, ids: ArrayLike | None = None) -> pd.DataFrame:
         """One row per customer, in the order of `values`: the column chosen, and the depth where depths were named.
 
         ids: (customers,) to be put in front as `customer_id`; left out, those that `allocate` was given.
@@ -113,7 +115,7 @@ class Allocation:
             table.insert(0, "customer_id", known)
         return table
 
-    def to_arrow(self) -> "pa.Table":
+    def to_arrow(self) -> pa.Table:
         """As `to_pandas`, as an Arrow table; a depth is null where there is none."""
         import pyarrow as pa
 

@@ -5,6 +5,8 @@ one precision per block of ψ = [1, ψ1, ψ2, ψ1×ψ2]. The evidence never meet
 look at the data.
 """
 
+from __future__ import annotations
+
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 

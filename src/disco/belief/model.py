@@ -151,6 +151,10 @@ class BasketModel:
             return self
         return self.add(evidence, campaign=campaign, context_names=names)
 
+    def fit(self, context: ArrayLike, depth: ArrayLike, full_price: ArrayLike) -> BasketModel:
+        """A model with these settings that has seen these purchases and no others; arguments are those of `update`."""
+        return replace(self, campaigns={}, context_names=None).update(context, depth, full_price)
+
     def add(
         self, evidence: Evidence, *, campaign: str = "", context_names: tuple[str, ...] | None = None
     ) -> BasketModel:

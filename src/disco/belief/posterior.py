@@ -26,6 +26,7 @@ from disco.belief.law import CurveLaw
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.compiled import njit
 from disco.records.errors import IllConditionedError, InputError
+from disco.records.wording import counted
 
 if TYPE_CHECKING:
     from disco.belief.model import BasketModel
@@ -58,6 +59,14 @@ class Posterior:
     noise_sd: float  # σ̂, or the fixed σ
     degrees_of_freedom: float
     log_evidence: float  # ln p(y)
+
+    def __repr__(self) -> str:
+        """
+        >>> Posterior.of(np.eye(1), np.ones(1), square=1.0, rows=1.0, prior_precision=np.ones(1), noise_sd=2.0)
+        Posterior(1 coefficient, 1 row, noise sd 2, condition 1)
+        """
+        size, rows = counted(self.mean.size, "coefficient"), counted(round(self.rows), "row")
+        return f"Posterior({size}, {rows}, noise sd {self.noise_sd:.3g}, condition {self.condition:.3g})"
 
     def __post_init__(self) -> None:
         for array in (self.precision, self.moment, self.prior_precision, self.mean, self.root):

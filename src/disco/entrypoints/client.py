@@ -8,6 +8,8 @@ makes a method with the signature of the one of `Shop`. A method that takes more
 calls `_ask` or `_wait_for`. Lists in pages, files, and rows to send have methods of their own.
 """
 
+from __future__ import annotations
+
 import io
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,10 +68,10 @@ Given = ParamSpec("Given")
 Plan = str | Path | Mapping[str, Any]
 
 
-def _asks(function: Callable[Concatenate[Shop, Given], Kind]) -> "Callable[Concatenate[Client, Given], Kind]":
+def _asks(function: Callable[Concatenate[Shop, Given], Kind]) -> Callable[Concatenate[Client, Given], Kind]:
     """The use case behind the service, with the parameters and the words of the method of `Shop`."""
 
-    def ask(self: "Client", /, *args: Given.args, **given: Given.kwargs) -> Kind:
+    def ask(self: Client, /, *args: Given.args, **given: Given.kwargs) -> Kind:
         return self._ask(function, *args, **given)
 
     return cast("Callable[Concatenate[Client, Given], Kind]", wraps(function)(ask))
@@ -101,7 +103,7 @@ class Client:
     def __repr__(self) -> str:
         return f"Client({str(self._http.base_url)!r})"
 
-    def __enter__(self) -> "Client":
+    def __enter__(self) -> Client:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -113,12 +115,12 @@ class Client:
 
     # ---- plans
 
-    def plan(self, plan: Plan, *, dry_run: bool = False, timeout: float | None = None) -> "PlanResult":
+    def plan(self, plan: Plan, *, dry_run: bool = False, timeout: float | None = None) -> PlanResult:
         """Decide a campaign; the decided plan is kept under its id. plan: a YAML or JSON file, or its content."""
         job = self._post("plans", _plan_form(plan), params={"dry_run": dry_run})["job"]
         return _result(Shop.plan, self.wait(job, timeout=timeout).result or {})
 
-    def plans(self) -> "tuple[PlanEntry, ...]":
+    def plans(self) -> tuple[PlanEntry, ...]:
         """The plans that are kept, the newest first."""
         from disco.operations.review import PlanEntry
 
@@ -126,7 +128,7 @@ class Client:
 
     plan_show = _asks(Shop.plan_show)
 
-    def plan_diff(self, first: str, second: str) -> "PlanDifference":
+    def plan_diff(self, first: str, second: str) -> PlanDifference:
         """What changes from one plan to another. Each is an id or a campaign."""
         return _result(Shop.plan_diff, self._get(f"plans/{_part(first)}/diff/{_part(second)}"))
 
@@ -142,7 +144,7 @@ class Client:
         budgets: Sequence[float] | None = None,
         cap: float | None = None,
         timeout: float | None = None,
-    ) -> "Frontier":
+    ) -> Frontier:
         """What a plan could reach: revenue against markdown."""
         form = _plan_form(plan)
         return self._wait_for(timeout, Shop.frontier, form, revenue_weights=revenue_weights, budgets=budgets, cap=cap)
@@ -167,13 +169,13 @@ class Client:
 
     # ---- a campaign's life
 
-    def launch(self, plan_id: str, *, campaign: str | None = None, dry_run: bool = False) -> "Launched":
+    def launch(self, plan_id: str, *, campaign: str | None = None, dry_run: bool = False) -> Launched:
         """Make a plan real. campaign: its name, where it is known; it is looked up otherwise."""
         name = campaign or self.plan_show(plan_id).campaign
         path, body = f"campaigns/{_part(name)}/launch", {"plan_id": plan_id}
         return _result(Shop.launch, self._post(path, body, params={"dry_run": dry_run}))
 
-    def export(self, campaign: str, file: str | Path | None = None) -> "pa.Table":
+    def export(self, campaign: str, file: str | Path | None = None) -> pa.Table:
         """The codes to send; with `file` (.parquet or .csv) also written there."""
         import pyarrow.parquet as pq
 
@@ -203,11 +205,11 @@ class Client:
     def ingest(
         self,
         campaign: str,
-        outcomes: "str | Path | pa.Table | pd.DataFrame | Sequence[Mapping[str, Any]]",
+        outcomes: str | Path | pa.Table | pd.DataFrame | Sequence[Mapping[str, Any]],
         *,
         source: str | None = None,
         dry_run: bool = False,
-    ) -> "Ingested":
+    ) -> Ingested:
         """Import purchases, exactly once. outcomes: a Parquet or CSV file, a table, a data frame, or rows."""
         content, kind, name = _outcomes(outcomes)
         params = _given({"source": source or name, "dry_run": dry_run})
@@ -229,20 +231,20 @@ class Client:
         rebuild: bool = False,
         dry_run: bool = False,
         timeout: float | None = None,
-    ) -> "Learned":
+    ) -> Learned:
         """Make a new version of the model from the outcomes of these campaigns and of all learned before."""
         body = {"campaigns": list(campaigns) or None, "as_of": as_of, "rebuild": rebuild or None, "dry_run": dry_run}
         return _result(Shop.learn, self._job_done("learn", body, timeout))
 
-    def activate(self, version: int, *, dry_run: bool = False, timeout: float | None = None) -> "Activated":
+    def activate(self, version: int, *, dry_run: bool = False, timeout: float | None = None) -> Activated:
         """Go back (or forward) to this version of the model."""
         return _result(Shop.activate, self._job_done("learn", {"activate": version, "dry_run": dry_run}, timeout))
 
-    def results(self, campaign: str, *, as_of: date | None = None) -> "CampaignResults":
+    def results(self, campaign: str, *, as_of: date | None = None) -> CampaignResults:
         """Read out a campaign."""
         return self._ask(Shop.results, campaign, as_of=as_of)
 
-    def all_results(self, *, as_of: date | None = None) -> "AllResults":
+    def all_results(self, *, as_of: date | None = None) -> AllResults:
         """Read out all campaigns."""
         from disco.operations.results import AllResults
 
@@ -255,11 +257,11 @@ class Client:
             return _write(file, self._send("GET", "report", params=params).content)
         return _write(file, self._send("GET", f"campaigns/{_part(campaign)}/report", params=params).content)
 
-    def explain(self, campaign: str, customer: str | int) -> "Explanation":
+    def explain(self, campaign: str, customer: str | int) -> Explanation:
         """Why a customer got this depth or none."""
         return _result(Shop.explain, self._get(f"campaigns/{_part(campaign)}/customers/{_part(str(customer))}"))
 
-    def campaigns(self, campaign: str | None = None) -> "CampaignList":
+    def campaigns(self, campaign: str | None = None) -> CampaignList:
         """The launched campaigns, or one of them, with every batch of outcomes."""
         if campaign is not None:
             found: list[Any] = [self._get(f"campaigns/{_part(campaign)}")]
@@ -282,7 +284,7 @@ class Client:
         *,
         as_of: date | None = None,
         dry_run: bool = False,
-    ) -> "Recalled":
+    ) -> Recalled:
         """Make the codes that were not used invalid; with `file` (.parquet or .csv) their list is written there."""
         path, params = f"campaigns/{_part(campaign)}/recall", _given({"as_of": as_of, "dry_run": dry_run})
         found = _result(Shop.recall, self._post(path, params=params))
@@ -291,17 +293,17 @@ class Client:
             _write(file, self._send("POST", path, params=params, headers={"accept": kind}).content)
         return found
 
-    def propensities(self, campaign: str, *, draws: int = 200, timeout: float | None = None) -> "PropensitiesResult":
+    def propensities(self, campaign: str, *, draws: int = 200, timeout: float | None = None) -> PropensitiesResult:
         """Add to every decision how likely it was, so that other policies can be evaluated on this campaign later."""
         return self._wait_for(timeout, Shop.propensities, campaign, draws=draws)
 
-    def contexts(self, campaign: str | None = None, *, timeout: float | None = None) -> "PreparedArrivals":
+    def contexts(self, campaign: str | None = None, *, timeout: float | None = None) -> PreparedArrivals:
         """Prepare customers who may arrive after a launch; None: of all campaigns that run."""
         return self._wait_for(timeout, Shop.contexts, campaign)
 
     # ---- model and figures
 
-    def belief(self, version: int | None = None) -> "LearnedBelief":
+    def belief(self, version: int | None = None) -> LearnedBelief:
         """What a version of the model has learned, per depth; None: the active one."""
         return _result(Shop.belief, self._get(f"beliefs/{'active' if version is None else version}"))
 
@@ -309,7 +311,7 @@ class Client:
     added = _asks(Shop.added)
     release_holdout = _asks(Shop.release_holdout)
 
-    def power(self, *, baseline: float, sd: float, **options: float) -> "PowerResult":
+    def power(self, *, baseline: float, sd: float, **options: float) -> PowerResult:
         """How large an A/B test has to be: with `uplift`, `customers` or both; see `POST power`."""
         from disco.operations.experiment import PowerResult
 
@@ -333,7 +335,7 @@ class Client:
 
     def replay(
         self, log: str, *, context: Sequence[str], policies: Sequence[str], timeout: float | None = None, **options: Any
-    ) -> "ReplayResult":
+    ) -> ReplayResult:
         """What policies would have earned. log: a file within the shop's folder; see `POST replay`."""
         body = {"log": log, "context": list(context), "policies": list(policies), **options}
         return _result(Shop.replay, self._job_done("replay", body, timeout))
@@ -344,7 +346,7 @@ class Client:
         """The tables of the shop, with their columns."""
         return tuple(self._items("tables"))
 
-    def put_table(self, name: str, table: "str | Path | pa.Table | pd.DataFrame") -> Mapping[str, Any]:
+    def put_table(self, name: str, table: str | Path | pa.Table | pd.DataFrame) -> Mapping[str, Any]:
         """Replace a table, once it has no problem. table: a Parquet or CSV file, an Arrow table or a data frame."""
         content, kind, _ = _outcomes(table)
         sent = self._send("PUT", f"tables/{_part(name)}", content=content, headers={"content-type": kind})
@@ -357,7 +359,7 @@ class Client:
 
     def features(
         self, as_of: date, file: str | Path | None = None, *, catalogue: Mapping[str, Any] | None = None
-    ) -> "pa.Table":
+    ) -> pa.Table:
         """The features of every customer as of a day; with `file` (.parquet) also written there."""
         import pyarrow.parquet as pq
 
@@ -366,26 +368,26 @@ class Client:
             _write(file, content)
         return pq.read_table(io.BytesIO(content))
 
-    def validate(self, *, as_of: date | None = None, timeout: float | None = None) -> "TablesVerdict":
+    def validate(self, *, as_of: date | None = None, timeout: float | None = None) -> TablesVerdict:
         """Every problem of the shop's tables."""
         return self._wait_for(timeout, Shop.validate, as_of=as_of)
 
-    def validate_plan(self, plan: Plan, *, timeout: float | None = None) -> "PlanVerdict":
+    def validate_plan(self, plan: Plan, *, timeout: float | None = None) -> PlanVerdict:
         """Whether a plan can be decided."""
         return _result(Shop.validate_plan, self._job_done("validate", {"plan": _plan_form(plan)}, timeout))
 
-    def train(self, *, window_start: date, timeout: float | None = None, **options: Any) -> "ContextTrained":
+    def train(self, *, window_start: date, timeout: float | None = None, **options: Any) -> ContextTrained:
         """Train the context network on the shop's tables; see `POST train`."""
         body = {"window_start": window_start.isoformat(), **options}
         return _result(Shop.train, self._job_done("train", body, timeout))
 
     def check(
         self, campaign: str | None = None, *, as_of: date | None = None, timeout: float | None = None
-    ) -> "CheckResult":
+    ) -> CheckResult:
         """Whether decisions may be built on the shop's customers, or on those of a campaign."""
         return self._wait_for(timeout, Shop.check, campaign, as_of=as_of)
 
-    def doctor(self, *, repair: bool = False, timeout: float | None = None) -> "HealthCheck":
+    def doctor(self, *, repair: bool = False, timeout: float | None = None) -> HealthCheck:
         """Check installation, settings, files and database."""
         return self._wait_for(timeout, Shop.doctor, repair=repair)
 
@@ -405,11 +407,11 @@ class Client:
                     opened.write(part)
         return Path(file)
 
-    def forget(self, customers: Sequence[str | int], *, dry_run: bool = False) -> "Forgotten":
+    def forget(self, customers: Sequence[str | int], *, dry_run: bool = False) -> Forgotten:
         """Forget customers, everywhere. This cannot be undone."""
         return self._ask(Shop.forget, list(customers), dry_run=dry_run)
 
-    def access(self, customer: str | int, file: str | Path | None = None) -> "PersonalData":
+    def access(self, customer: str | int, file: str | Path | None = None) -> PersonalData:
         """Everything that is kept about a customer, which is what `forget` removes; with `file` also written there as
         JSON."""
         kept = self._ask(Shop.access, customer)
@@ -455,7 +457,7 @@ class Client:
 
     # ---- people, keys, settings
 
-    def create_key(self, *, name: str, role: str, expires_days: int | None = None) -> "NewKey":
+    def create_key(self, *, name: str, role: str, expires_days: int | None = None) -> NewKey:
         """Make an API key; it is shown once."""
         return _result(
             Shop.create_key, self._post("keys", _given({"name": name, "role": role, "expires_days": expires_days}))
@@ -465,7 +467,7 @@ class Client:
         """All keys, without their secrets."""
         return tuple(self._items("keys"))
 
-    def revoke_key(self, key_id: str) -> "RevokedKey":
+    def revoke_key(self, key_id: str) -> RevokedKey:
         """Refuse a key from now on."""
         return _result(Shop.revoke_key, self._json("DELETE", f"keys/{_part(key_id)}"))
 
@@ -485,7 +487,7 @@ class Client:
         """Who wrote what, the newest last: `items`, and `next` for `after` of the next page."""
         return self._get("audit", params=_given({"cursor": after, "limit": limit}))
 
-    def verify_audit(self, *, contains: str | None = None) -> "AuditVerdict":
+    def verify_audit(self, *, contains: str | None = None) -> AuditVerdict:
         """Whether the journal is what was written; `contains`: the hash of an entry that it must have."""
         return _result(Shop.verify_audit, self._get("audit/verify", params=_given({"contains": contains})))
 

@@ -1,5 +1,7 @@
 """`disco.ab`: the read-out of a test of one's own, from Python; `disco ab` is the same from a terminal."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,7 @@ def ab(
     shares: Mapping[str, float] | None = None,
     looks: int = 1,
     level: float = 0.95,
-) -> "ExperimentResult":
+) -> ExperimentResult:
     """Compare every arm of a test with control; one row per customer assigned.
 
     data: a Parquet or CSV file, an Arrow table or a data frame of any library. arm: the column with the name of each

@@ -3,6 +3,8 @@
 Each method calls one use case of `disco.operations` and returns its result; the command line renders the same results.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -68,7 +70,7 @@ class Shop(ShopFolder):
     """
 
     @classmethod
-    def create(cls, folder: str | Path, tables: "Mapping[str, Any]", **settings: Any) -> "Shop":
+    def create(cls, folder: str | Path, tables: Mapping[str, Any], **settings: Any) -> Shop:
         """A new shop in this folder, with these tables.
 
         tables: data frames by name. Other names than those of tables are files that `lines` or `queries` reads:
@@ -84,11 +86,11 @@ class Shop(ShopFolder):
 
     def plan(
         self,
-        plan: "str | Path | Mapping[str, Any] | Plan",
+        plan: str | Path | Mapping[str, Any] | Plan,
         *,
         dry_run: bool = False,
-        report: "Report | None" = None,
-    ) -> "PlanResult":
+        report: Report | None = None,
+    ) -> PlanResult:
         """Decide a campaign: who would get which code, what that is expected to bring, and what each limit costs.
 
         plan: a YAML or JSON file, its content, or a plan that was read. The decided plan is kept under its id, and
@@ -100,7 +102,7 @@ class Shop(ShopFolder):
         with self.site(missing="scratch" if dry_run else "create", keep=not dry_run) as site:
             return make_plan(site, content, dry_run=dry_run, report=report)
 
-    def plan_show(self, plan_id: str, *, by: Sequence[str] = ()) -> "PlanReview":
+    def plan_show(self, plan_id: str, *, by: Sequence[str] = ()) -> PlanReview:
         """A kept plan by depth, group, history and spend, with 90% intervals.
 
         plan_id: its id, the beginning of it, or a campaign. by: also by these columns of the plan's customers table.
@@ -110,7 +112,7 @@ class Shop(ShopFolder):
         with self.site(builds=False) as site:
             return review_plan(site, plan_id, by=tuple(by))
 
-    def plan_diff(self, first: str | Path, second: str | Path) -> "PlanDifference":
+    def plan_diff(self, first: str | Path, second: str | Path) -> PlanDifference:
         """What changes from one plan to another: settings, and who gets what. Each is an id, a campaign, or a file."""
         from disco.operations.review import compare_plans, find_plan
 
@@ -124,14 +126,14 @@ class Shop(ShopFolder):
                 )
             )
 
-    def plan_copy(self, campaign: str) -> "PlanCopy":
+    def plan_copy(self, campaign: str) -> PlanCopy:
         """The plan of an earlier campaign as YAML, to be changed into the next one."""
         from disco.operations.review import copy_plan
 
         with self.store() as store:
             return copy_plan(store, campaign)
 
-    def launch(self, plan_id: str, *, dry_run: bool = False) -> "Launched":
+    def launch(self, plan_id: str, *, dry_run: bool = False) -> Launched:
         """Make a plan real: decisions and one single-use code per decision are kept, all of them or none.
 
         plan_id: as `plan` returned it, its beginning, or the name of a campaign with one plan.
@@ -142,21 +144,21 @@ class Shop(ShopFolder):
             approval = self.settings.approval
             return launch_plan(site, plan_id, approval=approval, secret=code_secret(), dry_run=dry_run)
 
-    def approve(self, plan_id: str) -> "Approved":
+    def approve(self, plan_id: str) -> Approved:
         """Approve a plan that somebody else made, by its id or four or more characters of its beginning."""
         from disco.office.approvals.use_cases import approve_plan
 
         with self.store() as store:
             return approve_plan(store, plan_id, self.clock)
 
-    def approval(self, plan_id: str) -> "PlanApproval":
+    def approval(self, plan_id: str) -> PlanApproval:
         """Who made and who approved a plan, and whether a launch needs approval."""
         from disco.operations.approvals import plan_approval
 
         with self.store() as store:
             return plan_approval(store, plan_id, rule=self.settings.approval)
 
-    def export(self, campaign: str, file: str | Path | None = None) -> "Exported":
+    def export(self, campaign: str, file: str | Path | None = None) -> Exported:
         """The codes to send; with `file` (.parquet or .csv) also written there, with a manifest beside it."""
         from disco.entrypoints.outputs import check_outputs
         from disco.operations.export import check_kind, export
@@ -168,9 +170,7 @@ class Shop(ShopFolder):
         with self.store() as store:
             return export(store, campaign, file=place, data=self.data)
 
-    def export_to(
-        self, campaign: str, place: str, *, kind: str = "codes", as_of: date | None = None
-    ) -> "TableExported":
+    def export_to(self, campaign: str, place: str, *, kind: str = "codes", as_of: date | None = None) -> TableExported:
         """Let a table elsewhere hold the codes, decisions or results of a campaign, exactly once.
 
         place: URL#TABLE of a database, a DuckDB file or a Delta lake, as docs/warehouses.md says.
@@ -189,12 +189,12 @@ class Shop(ShopFolder):
     def ingest(
         self,
         campaign: str,
-        outcomes: "str | Path | pa.Table | pd.DataFrame",
+        outcomes: str | Path | pa.Table | pd.DataFrame,
         *,
         quarantine: str | Path | None = None,
         source: str | None = None,
         dry_run: bool = False,
-    ) -> "Ingested":
+    ) -> Ingested:
         """Import purchases, exactly once: a file may come twice, in parts, or in any order.
 
         outcomes: a Parquet or CSV file, an Arrow table or a data frame with the columns of the outcomes table.
@@ -222,7 +222,7 @@ class Shop(ShopFolder):
                     raise ReportError(f"{words} ({error})", fix=fix, result=done) from error
         return done
 
-    def quarantine(self, batch_id: str, file: str | Path) -> "Quarantine":
+    def quarantine(self, batch_id: str, file: str | Path) -> Quarantine:
         """Write the rows of a batch that are not applied to a CSV file, each with its reason."""
         from disco.entrypoints.outputs import check_outputs
         from disco.operations.outcomes import write_quarantine
@@ -231,14 +231,14 @@ class Shop(ShopFolder):
         with self.store() as store:
             return write_quarantine(store, batch_id, file=Path(file))
 
-    def revert(self, batch_id: str, *, dry_run: bool = False) -> "Reverted":
+    def revert(self, batch_id: str, *, dry_run: bool = False) -> Reverted:
         """Take a batch of outcomes out again; afterwards everything is as if the file had never come."""
         from disco.operations.outcomes import revert
 
         with self.store() as store:
             return revert(store, batch_id, clock=self.clock, dry_run=dry_run)
 
-    def learn(self, *campaigns: str | Sequence[str], as_of: date | None = None, dry_run: bool = False) -> "Learned":
+    def learn(self, *campaigns: str | Sequence[str], as_of: date | None = None, dry_run: bool = False) -> Learned:
         """Make a new version of the model from the outcomes of these campaigns and of all learned before.
 
         campaigns: their names, one by one or in a list; none: those learned before.
@@ -253,7 +253,7 @@ class Shop(ShopFolder):
                 store, _names(campaigns), prior=self.prior(), as_of=day, clock=self.clock, dry_run=dry_run
             )
 
-    def rebuild(self, *, as_of: date | None = None, dry_run: bool = False) -> "Learned":
+    def rebuild(self, *, as_of: date | None = None, dry_run: bool = False) -> Learned:
         """After the context network was trained anew: embed all customers again and learn all campaigns again."""
         from disco.operations.learn import rebuild_for_network
 
@@ -261,7 +261,7 @@ class Shop(ShopFolder):
         with self.site() as site:
             return rebuild_for_network(site, as_of=day, cluster=self.cluster_engine, dry_run=dry_run)
 
-    def activate(self, version: int, *, dry_run: bool = False) -> "Activated":
+    def activate(self, version: int, *, dry_run: bool = False) -> Activated:
         """Go back (or forward) to this version of the model."""
         from disco.operations.learn import activate
 
@@ -269,12 +269,12 @@ class Shop(ShopFolder):
             return activate(store, version, dry_run=dry_run)
 
     @overload
-    def results(self, campaign: str, *, as_of: date | None = None) -> "CampaignResults": ...
+    def results(self, campaign: str, *, as_of: date | None = None) -> CampaignResults: ...
 
     @overload
-    def results(self, campaign: None = None, *, as_of: date | None = None) -> "AllResults": ...
+    def results(self, campaign: None = None, *, as_of: date | None = None) -> AllResults: ...
 
-    def results(self, campaign: str | None = None, *, as_of: date | None = None) -> "CampaignResults | AllResults":
+    def results(self, campaign: str | None = None, *, as_of: date | None = None) -> CampaignResults | AllResults:
         """Read out a campaign, or all of them: what each group bought, and the A/B test of decided codes."""
         from disco.operations.results import all_results, campaign_results
 
@@ -284,7 +284,7 @@ class Shop(ShopFolder):
                 return all_results(store, self.data, as_of=day)
             return campaign_results(store, self.data, campaign, as_of=day)
 
-    def added(self, *, first: date | None = None, last: date | None = None) -> "Added":
+    def added(self, *, first: date | None = None, last: date | None = None) -> Added:
         """What codes added: revenue, markdown and margin of everybody, against the people of the lasting holdout.
 
         first, last: the days that count; None: all since the holdout began. The margin is the setting `margin`.
@@ -295,14 +295,14 @@ class Shop(ShopFolder):
         with self.store() as store:
             return codes_added(store, self.data, today=today, margin=margin, first=first, last=last)
 
-    def release_holdout(self, reason: str, *, dry_run: bool = False) -> "ReleasedHoldout":
+    def release_holdout(self, reason: str, *, dry_run: bool = False) -> ReleasedHoldout:
         """Let the people of the lasting holdout have codes; the next campaign with one draws other people."""
         from disco.operations.added import release_holdout
 
         with self.store() as store:
             return release_holdout(store, reason=reason, today=self.clock.today(), dry_run=dry_run)
 
-    def explain(self, campaign: str, customer: str | int | None = None) -> "Explanation":
+    def explain(self, campaign: str, customer: str | int | None = None) -> Explanation:
         """Why a customer got this depth or none, and what the runner-up was worth; None: of an example.
 
         An InputError says why somebody was not part of the campaign.
@@ -312,21 +312,21 @@ class Shop(ShopFolder):
         with self.store() as store:
             return explain(store, campaign, customer, prior=self.prior(), data=self.data)
 
-    def campaigns(self, campaign: str | None = None) -> "CampaignList":
+    def campaigns(self, campaign: str | None = None) -> CampaignList:
         """The launched campaigns, or one of them, with every batch of outcomes."""
         from disco.operations.overview import list_campaigns
 
         with self.store() as store:
             return list_campaigns(store, campaign, today=self.clock.today())
 
-    def belief(self, version: int | None = None) -> "LearnedBelief":
+    def belief(self, version: int | None = None) -> LearnedBelief:
         """What a version of the model has learned, per depth; None: the active one."""
         from disco.operations.learned import learned_belief
 
         with self.store() as store:
             return learned_belief(store, version)
 
-    def demand(self, version: int | None = None) -> "Demand":
+    def demand(self, version: int | None = None) -> Demand:
         """Demand over depths by a version of the model, with what was seen; None: by the active one."""
         from disco.operations.demand import demand
 
@@ -335,12 +335,12 @@ class Shop(ShopFolder):
 
     def frontier(
         self,
-        plan: "str | Path | Mapping[str, Any] | Plan",
+        plan: str | Path | Mapping[str, Any] | Plan,
         *,
         revenue_weights: Sequence[float] | None = None,
         budgets: Sequence[float] | None = None,
         cap: float | None = None,
-    ) -> "Frontier":
+    ) -> Frontier:
         """What a plan could reach: revenue against markdown over revenue weights and budgets.
 
         cap: a depth of the plan; its cap is varied, too.
@@ -353,7 +353,7 @@ class Shop(ShopFolder):
 
     def late(
         self, campaign: str, customers: Sequence[str | int], *, as_of: date | None = None, dry_run: bool = False
-    ) -> "LateArrivals":
+    ) -> LateArrivals:
         """Decide about customers who arrive after the launch, from what the campaign holds in reserve.
 
         as_of: the day they arrive; default: today.
@@ -367,8 +367,8 @@ class Shop(ShopFolder):
             return late_arrivals(site, campaign, asked, secret=code_secret(), dry_run=dry_run)
 
     def late_look_up(
-        self, campaign: str, customers: Sequence[str], *, desk: "LateDesk | None" = None
-    ) -> "tuple[dict[str, LateDecision | DiscoError], LateDesk]":
+        self, campaign: str, customers: Sequence[str], *, desk: LateDesk | None = None
+    ) -> tuple[dict[str, LateDecision | DiscoError], LateDesk]:
         """By customer: the decision that was made before, where there is one; for servers.
 
         desk: what the last call about this campaign returned; None at first.
@@ -379,8 +379,8 @@ class Shop(ShopFolder):
             return look_up(store, campaign, customers, desk=desk, clock=self.clock)
 
     def late_decide(
-        self, customers: Sequence[str], *, desk: "LateDesk"
-    ) -> "tuple[dict[str, LateDecision | DiscoError], LateDesk]":
+        self, customers: Sequence[str], *, desk: LateDesk
+    ) -> tuple[dict[str, LateDecision | DiscoError], LateDesk]:
         """By customer: the decision, or why there is none, from the contexts that were prepared; for servers.
 
         desk: what `late_look_up`, or the last call, returned.
@@ -398,7 +398,7 @@ class Shop(ShopFolder):
                 secret=code_secret(),
             )
 
-    def contexts(self, campaign: str | None = None) -> "PreparedArrivals":
+    def contexts(self, campaign: str | None = None) -> PreparedArrivals:
         """Prepare customers who may arrive after a launch, so that a service decides about them within milliseconds.
 
         campaign: None prepares all that run and hold codes in reserve.
@@ -415,23 +415,23 @@ class Shop(ShopFolder):
         context: Sequence[str],
         policies: Sequence[str],
         caps: Mapping[str, int | str] | None = None,
-        batch: int = 5000,
+        batch: int | None = None,
         warm: str | Path | None = None,
         passes: int = 8,
         repeats: int = 20,
         seed: int = 0,
         revenue_weight: float | None = None,
         strata: Sequence[str] = (),
-        propensity: 'Literal["column", "observed"]' = "column",
-        skew: 'Literal["resample", "weight"]' = "resample",
+        propensity: Literal["column", "observed"] = "column",
+        skew: Literal["resample", "weight"] = "resample",
         encoding: str = "radial_basis",
         depth_scale: float = 1.0,
         forgetting: float = 1.0,
         learn_engagement: bool = False,
         engagement_score: str | None = None,
-        report: "Report | None" = None,
-        warn: "Callable[[Sequence[str]], None] | None" = None,
-    ) -> "ReplayResult":
+        report: Report | None = None,
+        warn: Callable[[Sequence[str]], None] | None = None,
+    ) -> ReplayResult:
         """What policies would have earned on the log of a campaign whose depths were assigned at random.
 
         log: a Parquet file; `disco replay --help` says what it holds, and what each option is. caps: most customers per
@@ -464,28 +464,28 @@ class Shop(ShopFolder):
             engine=self.engine,
         )
 
-    def propensities(self, campaign: str, *, draws: int = 200) -> "PropensitiesResult":
+    def propensities(self, campaign: str, *, draws: int = 200) -> PropensitiesResult:
         """Add to every decision how likely it was, so that other policies can be evaluated on this campaign later."""
         from disco.operations.replay import add_propensities
 
         with self.store() as store:
             return add_propensities(store, campaign, prior=self.prior(), draws=draws, engine=self.engine)
 
-    def pause(self, campaign: str) -> "CampaignState":
+    def pause(self, campaign: str) -> CampaignState:
         """No code for anybody who arrives now; outcomes of codes already sent still count."""
         from disco.operations.launch import pause
 
         with self.store() as store:
             return pause(store, campaign, clock=self.clock)
 
-    def resume(self, campaign: str) -> "CampaignState":
+    def resume(self, campaign: str) -> CampaignState:
         """End a pause."""
         from disco.operations.launch import resume
 
         with self.store() as store:
             return resume(store, campaign)
 
-    def close(self, campaign: str) -> "CampaignState":
+    def close(self, campaign: str) -> CampaignState:
         """End a campaign for good: no codes, and outcomes that arrive from now on do not count (expired)."""
         from disco.operations.launch import close
 
@@ -499,7 +499,7 @@ class Shop(ShopFolder):
         *,
         as_of: date | None = None,
         dry_run: bool = False,
-    ) -> "Recalled":
+    ) -> Recalled:
         """Make the codes that were not used invalid; with `file` (.parquet or .csv) their list is written there.
 
         Purchases ordered before the recall count, later ones are set aside, and no code counts as unused. as_of: the
@@ -520,7 +520,7 @@ class Shop(ShopFolder):
 
     # ---- the context network
 
-    def maturity(self, fixed_days: int | None = None) -> "Maturity":
+    def maturity(self, fixed_days: int | None = None) -> Maturity:
         """When the codes of the table `codes` have matured, for training.
 
         fixed_days: so many days after their sending; default: the setting `maturity_days`.
@@ -540,11 +540,11 @@ class Shop(ShopFolder):
         window_start: date | None = None,
         months: int = 3,
         maturity_days: int | None = None,
-        catalogue: "Mapping[str, Any] | None" = None,
+        catalogue: Mapping[str, Any] | None = None,
         only_better: bool = False,
-        report: "Report | None" = None,
+        report: Report | None = None,
         **parameters: Any,
-    ) -> "ContextTrained":
+    ) -> ContextTrained:
         """Train the shop's context network on its own tables; the plans that follow use it.
 
         window_start: first day of the orders to learn from; None: so that the window and the month after, by which the
@@ -581,8 +581,8 @@ class Shop(ShopFolder):
         )
 
     def against_network_in_use(
-        self, network: "ContextNetwork", trained_until: date | None = None
-    ) -> "NetworkComparison | None":
+        self, network: ContextNetwork, trained_until: date | None = None
+    ) -> NetworkComparison | None:
         """A network and the shop's own on its past campaigns; None where there is nothing to compare.
 
         trained_until: the end of the window that it was trained on.
@@ -604,7 +604,7 @@ class Shop(ShopFolder):
                 engine=self.engine,
             )
 
-    def own_codes(self) -> "pa.Table":
+    def own_codes(self) -> pa.Table:
         """The matured codes of the shop's own campaigns, used or not: they teach engagement without a table `codes`."""
         from disco.operations.training import own_codes
 
@@ -613,7 +613,7 @@ class Shop(ShopFolder):
 
     # ---- what is kept about customers, and may go
 
-    def access(self, customer: str | int, file: str | Path | None = None) -> "PersonalData":
+    def access(self, customer: str | int, file: str | Path | None = None) -> PersonalData:
         """Everything that is kept about a customer, which is what `forget` removes; with `file` also written there as
         JSON."""
         from disco.entrypoints.outputs import check_outputs
@@ -624,7 +624,7 @@ class Shop(ShopFolder):
         with self.store() as store:
             return access(store, str(customer), tables=self.data.place, file=place)
 
-    def forget(self, customers: Sequence[str | int], *, dry_run: bool = False) -> "Forgotten":
+    def forget(self, customers: Sequence[str | int], *, dry_run: bool = False) -> Forgotten:
         """Forget customers: another name in the place of their ids, no features and no context, everywhere at once.
 
         Their purchases still count, under that name. This cannot be undone. docs/privacy.md says what stays.
@@ -642,7 +642,7 @@ class Shop(ShopFolder):
                 dry_run=dry_run,
             )
 
-    def prune(self, *, days: int, features: bool = False, dry_run: bool = False) -> "Pruned":
+    def prune(self, *, days: int, features: bool = False, dry_run: bool = False) -> Pruned:
         """Remove what is older than so many days and needed by nothing: raw text of rows set aside, plans, caches.
 
         features: also retained features of campaigns that ended before; `learn --rebuild` then refuses them.
@@ -669,8 +669,8 @@ class Shop(ShopFolder):
         campaign: str | None = None,
         *,
         as_of: date | None = None,
-        network: "ContextNetwork | None" = None,
-    ) -> "CheckResult":
+        network: ContextNetwork | None = None,
+    ) -> CheckResult:
         """Whether decisions may be built on the shop's customers, or on those of a campaign, with its network.
 
         as_of: of the features (default: the day after the last order), or of the campaign's read-out (default: today).
@@ -688,17 +688,17 @@ class Shop(ShopFolder):
         with self.store() as store:
             return check_launched(store, self.data, campaign, as_of=day, network=trained)
 
-    def validate(self, *, as_of: date | None = None) -> "TablesVerdict":
+    def validate(self, *, as_of: date | None = None) -> TablesVerdict:
         """Every problem of the shop's tables; as_of: the last day that dates may name (default: today)."""
         return validate_tables_at(self.data.place, settings=self.settings, as_of=as_of or self.clock.today())
 
-    def validate_plan(self, plan: "str | Path | Mapping[str, Any] | Plan") -> "PlanVerdict":
+    def validate_plan(self, plan: str | Path | Mapping[str, Any] | Plan) -> PlanVerdict:
         """Whether a plan can be decided on the shop's tables."""
         from disco.operations.plan import validate_plan
 
         return validate_plan(self.data, self.read_plan(plan))
 
-    def doctor(self, *, repair: bool = False) -> "HealthCheck":
+    def doctor(self, *, repair: bool = False) -> HealthCheck:
         """Check installation, settings, files, tables, network, database, and all that is kept of campaigns.
 
         repair: first build again what ledger and plans can give; the result says what was changed.
@@ -721,7 +721,7 @@ class Shop(ShopFolder):
             repair=repair,
         )
 
-    def create_key(self, *, name: str, role: "Role | str", expires: timedelta | None = None) -> "NewKey":
+    def create_key(self, *, name: str, role: Role | str, expires: timedelta | None = None) -> NewKey:
         """Make an API key of the service; it is shown once.
 
         role: viewer, planner, approver or admin. expires: after how long it is refused; None: never.
@@ -731,35 +731,35 @@ class Shop(ShopFolder):
         with self.store(missing="create") as store:
             return create_key(store, name=name, role=role, expires=expires, clock=self.clock)
 
-    def list_keys(self) -> "Keys":
+    def list_keys(self) -> Keys:
         """All API keys, without their secrets."""
         from disco.office.keys.use_cases import list_keys
 
         with self.store() as store:
             return list_keys(store, self.clock)
 
-    def revoke_key(self, key_id: str) -> "RevokedKey":
+    def revoke_key(self, key_id: str) -> RevokedKey:
         """Refuse an API key from now on; by its id or four or more characters of its beginning."""
         from disco.office.keys.use_cases import revoke_key
 
         with self.store() as store:
             return revoke_key(store, key_id, self.clock)
 
-    def audit(self, *, after: int | None = None, limit: int = 50) -> "AuditPage":
+    def audit(self, *, after: int | None = None, limit: int = 50) -> AuditPage:
         """A part of the audit journal: entries after a number, or the last ones."""
         from disco.office.audit.use_cases import list_journal
 
         with self.store() as store:
             return list_journal(store, after=after, limit=limit)
 
-    def verify_audit(self, *, contains: str | None = None) -> "AuditVerdict":
+    def verify_audit(self, *, contains: str | None = None) -> AuditVerdict:
         """Whether the audit journal is what was written; `contains`: the hash of an entry that it must have."""
         from disco.office.audit.use_cases import verify_journal
 
         with self.store() as store:
             return verify_journal(store, contains=contains)
 
-    def upgrade(self) -> "DatabaseUpgrade":
+    def upgrade(self) -> DatabaseUpgrade:
         """Bring the database to what this program knows: all changes in one transaction, or none."""
         from disco.operations.upkeep import DatabaseUpgrade
         from disco.store.store import is_empty, open_database, shown, upgrade
@@ -773,7 +773,7 @@ class Shop(ShopFolder):
             database.engine.dispose()
         return DatabaseUpgrade(database=shown(database.engine.url), before=before, after=after)
 
-    def backup(self, file: str | Path, *, damaged: bool = False) -> "BackedUp":
+    def backup(self, file: str | Path, *, damaged: bool = False) -> BackedUp:
         """Write database, artefacts, settings and context network to one file; `disco restore` makes the shop again.
 
         damaged: also where rows were changed by another program, which is refused otherwise.
@@ -783,14 +783,14 @@ class Shop(ShopFolder):
         return back_up(self, Path(file), damaged=damaged)
 
     @staticmethod
-    def restore(file: str | Path, folder: str | Path) -> "Restored":
+    def restore(file: str | Path, folder: str | Path) -> Restored:
         """Make the shop of a backup again, in a folder and a database without campaigns."""
         from disco.entrypoints.backups import restore
 
         return restore(Path(file), Path(folder))
 
 
-def validate_plan_at(path: Path, *, shop: Path) -> "PlanVerdict":
+def validate_plan_at(path: Path, *, shop: Path) -> PlanVerdict:
     """The verdict on a plan file; what it names is looked at in the shop it lies in, or else in `shop`."""
     from disco.operations.plan import validate_plan, validate_plan_alone
 
@@ -808,7 +808,7 @@ def is_plan_file(given: str | Path) -> bool:
     return Path(given).suffix.lower() in (".yaml", ".yml", ".json")
 
 
-def doctor(folder: str | Path = ".", *, repair: bool = False) -> "HealthCheck":
+def doctor(folder: str | Path = ".", *, repair: bool = False) -> HealthCheck:
     """`Shop.doctor` of this folder, also where its settings cannot be read."""
     from disco.operations.upkeep import unreadable_settings
 
@@ -819,7 +819,7 @@ def doctor(folder: str | Path = ".", *, repair: bool = False) -> "HealthCheck":
     return shop.doctor(repair=repair)
 
 
-def validate_tables_at(place: str, *, settings: ShopSettings, as_of: date) -> "TablesVerdict":
+def validate_tables_at(place: str, *, settings: ShopSettings, as_of: date) -> TablesVerdict:
     """Every problem of the tables in a folder or behind a database URL; settings: how they are written."""
     from disco.adapters.tables import open_tables, validate_tables
     from disco.operations.plan import TablesVerdict
@@ -838,11 +838,11 @@ def validate_tables_at(place: str, *, settings: ShopSettings, as_of: date) -> "T
     )
 
 
-def tables_opener(shop: Path) -> "Callable[[str], FolderTables | FetchedTables]":
+def tables_opener(shop: Path) -> Callable[[str], FolderTables | FetchedTables]:
     """Opens tables at a place, written as the settings of the shop that they lie in say, or else of `shop`."""
     from disco.adapters.tables import open_tables
 
-    def opened(place: str) -> "FolderTables | FetchedTables":
+    def opened(place: str) -> FolderTables | FetchedTables:
         settings = settings_of_tables(place, shop=shop)
         return open_tables(place, queries=settings.queries, written=settings.written)
 
@@ -870,8 +870,8 @@ def _names(campaigns: Sequence[str | Sequence[str]]) -> list[str]:
 
 
 def _outcomes(
-    outcomes: "str | Path | pa.Table | pd.DataFrame", settings: ShopSettings, *, named: str | None
-) -> "tuple[pa.Table, str]":
+    outcomes: str | Path | pa.Table | pd.DataFrame, settings: ShopSettings, *, named: str | None
+) -> tuple[pa.Table, str]:
     """The rows, and where they came from. named: what to call the source instead."""
     from disco.adapters.tables.single_files import read_outcomes_file
 

@@ -14,6 +14,8 @@ terms by customer is the error (cross-fitting; Chernozhukov et al. 2018). Terms 
 a belief's few accepted rows make them more so: intervals of values reach further on that side.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,5 +1,7 @@
 """The log of a campaign whose depths were assigned at random: what replay and off-policy estimates start from."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from dataclasses import dataclass

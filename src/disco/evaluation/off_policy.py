@@ -7,6 +7,8 @@ With importance weights wᵢ = π(aᵢ|xᵢ)/pᵢ, figures yᵢ and a model q(x,
 IPS and DR are unbiased for any q made without these rows; SNIPS is consistent, and steadier when weights vary.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -6,6 +6,8 @@ trace. With uniform depths acceptance says nothing about the outcome, so accepte
 policy would have seen. `decide` and `learn` are those of production.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -94,7 +96,7 @@ class BatchLimits:
             for name, weight in self.weights.items()
         }
 
-    def of_size(self, size: int) -> "BatchLimits":
+    def of_size(self, size: int) -> BatchLimits:
         """The limits of a batch of another size, with caps in proportion, rounded down."""
         return replace(
             self, batch=size, caps=tuple(None if cap is None else cap * size // self.batch for cap in self.caps)
@@ -107,6 +109,7 @@ class BatchLimits:
         return Offer(depths=self.depths, caps=caps if capped else (None,) * len(caps), revenue_weight=weight)
 
 
+_BATCH = 5_000  # customers presented together, unless the caller says otherwise
 _WEIGH = (
     "Resampling to equal shares of the depths left few rows. Weigh all rows instead (skew 'weight'), or choose a "
     "smaller batch."
@@ -117,19 +120,20 @@ def read_batch_limits(
     caps: Mapping[float, int | float | None] | None,
     *,
     depths: tuple[float, ...],
-    batch: int,
+    batch: int | None,
     rows: int,
     whole: int | None = None,
     revenue_weight: float | None,
 ) -> BatchLimits:
     """Caps by depth: a whole number counts customers, a float is a share of the batch, None or absent is no limit.
 
-    depths: of the log. rows: how many of its rows can be presented. whole: how many it has; None: as many.
+    depths: of the log. batch: customers presented together; None: 5,000, or all where there are fewer.
+    rows: how many of its rows can be presented. whole: how many it has; None: as many.
 
     >>> read_batch_limits({0.2: 0.25, 0.1: 30}, depths=(0.1, 0.2), batch=100, rows=100, revenue_weight=None).caps
     (30, 25)
     """
-    read_count(batch, where="batch")
+    batch = min(_BATCH, rows) if batch is None else read_count(batch, where="batch")
     if batch > rows:
         raise InputError(
             "batch",
@@ -226,7 +230,7 @@ def play(
     start: Belief,
     seed: int,
     counted: Engagement | None = None,
-) -> "PassResult":
+) -> PassResult:
     """Present `rows` (m,) of the log in this order; a row may occur twice and is then another customer each time.
 
     start: what is known before the first batch. Where the codes known then are counted in bins of a score, the
@@ -306,7 +310,7 @@ class PassResult:
     @classmethod
     def of(
         cls, log: RandomLog, rows: Integers, choice: Integers, predicted: Vector, *, batch: int, skew: Skew
-    ) -> "PassResult":
+    ) -> PassResult:
         """batch: customers presented together. p is 1/K where the log was made uniform first."""
         accepted = np.asarray(choice == log.place[rows])
         p = 1 / len(log.depths) if skew == "resample" else log.propensity[rows]
@@ -346,7 +350,7 @@ class PassResult:
         """(m,) 1{accepted}/p, and 1 without a code: what such a customer brings is 0 for certain."""
         return np.where(self.choice < 0, 1.0, self.weight)
 
-    def figures(self, baseline: "PassResult", limits: BatchLimits) -> Valued:
+    def figures(self, baseline: PassResult, limits: BatchLimits) -> Valued:
         """Every figure of this pass; those of baskets only where purchases were accepted.
 
         baseline: the pass of Random over the same rows.

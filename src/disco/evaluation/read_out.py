@@ -5,6 +5,8 @@ both, in money. `experiment` reads any table of figures: every arm against one o
 the arms and their shares alike, compare two arms by `compare_samples`, and say what may be said as a `Verdict`.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -31,6 +33,8 @@ from disco.evaluation.estimates import (
     quantile,
 )
 from disco.records.arguments import (
+    column_labels,
+    kind_of,
     read_column,
     read_count,
     read_labels,
@@ -43,7 +47,7 @@ from disco.records.arrays import Flags, Matrix, Vector
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 from disco.records.exact_sums import LOG_PRICE_LIMIT
-from disco.records.frames import Tabular
+from disco.records.frames import Frame, Tabular, as_arrow
 from disco.records.wording import counted
 
 if TYPE_CHECKING:
@@ -56,6 +60,7 @@ MOST_ARMS = 100  # each has intervals of its own, and every comparison more make
 MISMATCH_P_VALUE = 1e-3  # a sample ratio this unlikely means a broken assignment, not bad luck
 POWER = 0.8  # with which a difference that is stated as detectable would be shown
 _LARGEST_PRICE = math.exp(LOG_PRICE_LIMIT)  # the same edge as everywhere: beyond it, it is no basket
+_COLUMNS = ("arm", "depth", "full_price")
 _LARGEST = 1e100  # of any other figure: its square must still be a number
 
 # ---- what every read-out needs ---------------------------------------------------------------------------------------
@@ -187,7 +192,7 @@ class ArmOutcomes:
     def received(self) -> Flags:
         return ~np.isnan(self.depth)
 
-    def take(self, rows: Flags) -> "ArmOutcomes":
+    def take(self, rows: Flags) -> ArmOutcomes:
         columns = ((field.name, getattr(self, field.name)) for field in fields(self))
         taken: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns}
         return ArmOutcomes(**taken)
@@ -247,7 +252,7 @@ class ArmSummary:
     """Discount given, in currency units."""
 
     @classmethod
-    def of(cls, arm: ArmOutcomes) -> "ArmSummary":
+    def of(cls, arm: ArmOutcomes) -> ArmSummary:
         return cls(
             customers=len(arm),
             recipients=int(arm.received.sum()),
@@ -401,7 +406,7 @@ class AbTest(Tabular):
         ]
         return "\n".join(lines)
 
-    def to_arrow(self) -> "pa.Table":
+    def to_arrow(self) -> pa.Table:
         """One row per finding: decided against control; `relative` and its ends are null where control is not positive.
 
         The comparison is the one that may be read: at the end the decisive one, before it the one that is valid at
@@ -424,12 +429,12 @@ class AbTest(Tabular):
 
 
 def ab_test(
-    arm: ArrayLike,
-    depth: ArrayLike,
-    full_price: ArrayLike,
+    arm: ArrayLike | Frame,
+    depth: ArrayLike | None = None,
+    full_price: ArrayLike | None = None,
     *,
     revenue_weight: float | None = None,
-    before: ArrayLike | None = None,
+    before: ArrayLike | Sequence[str] | str | None = None,
     other_revenue: ArrayLike | None = None,
     shares: Mapping[str, float] | None = None,
     decided: str | None = None,
@@ -441,7 +446,8 @@ def ab_test(
 ) -> AbTest:
     """Read out an A/B test: one row per customer assigned, whether or not they got a code or bought.
 
-    arm (n,): the name of each customer's arm.
+    arm (n,): the name of each customer's arm; or a table with the columns arm, depth and full_price, and other_revenue
+        where there is one. `before` then names columns of it.
     depth (n,): of the customer's code, a share in [0, 1); NaN = no code.
     full_price (n,): bought with the code, money before the discount; NaN = nothing.
     revenue_weight: the weight w of w·R − C, then the primary metric. Without it that is revenue.
@@ -459,6 +465,14 @@ def ab_test(
     >>> result.verdict.value, round(result.finding("revenue").comparison.difference.value, 2)
     ('undecided', 24.0)
     """
+    if isinstance(arm, Mapping) or column_labels(arm) is not None:
+        if depth is not None or full_price is not None or other_revenue is not None:
+            beside = "depth, full_price or other_revenue beside a table"
+            raise InputError("ab_test", found=beside, expected="the table alone, with its columns")
+        arm, depth, full_price, other_revenue, before = _columns_of(arm, before)
+    if depth is None or full_price is None:
+        expected = "depth and full_price, or a table with the columns arm, depth and full_price"
+        raise InputError("ab_test", found=f"{kind_of(arm)} alone", expected=expected)
     if not isinstance(final, bool | np.bool_):
         raise InputError("final", found=repr(final), expected="True when the planned end has come, else False")
     if revenue_weight is not None:
@@ -536,6 +550,21 @@ def ab_test(
         level=level,
         final=final,
     )
+
+
+def _columns_of(frame: Any, before: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """arm, depth, full_price, other_revenue (None: no such column) and `before` of a table."""
+    table = as_arrow(frame, where="ab_test")
+    names = [before] if isinstance(before, str) else before
+    named = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    if absent := [name for name in (*_COLUMNS, *(names if named else ())) if name not in table.column_names]:
+        fix = "Rename the columns, or use `disco.ab(frame, arm=…, metrics=…)`, which takes any names and figures."
+        found = f"no column {', '.join(absent)} among {', '.join(map(str, table.column_names))}"
+        raise InputError("ab_test", found=found[:200], expected="the columns arm, depth and full_price", fix=fix)
+    arm, depth, full_price = (table[name].to_numpy() for name in _COLUMNS)
+    other = table["other_revenue"].to_numpy() if "other_revenue" in table.column_names else None
+    known = np.column_stack([table[name].to_numpy() for name in names]) if named and names else before
+    return arm, depth, full_price, other, known
 
 
 def _look_to_date(purchasers: int, planned: int | None, *, final: bool) -> Look | None:

@@ -4,6 +4,8 @@ A pass of a policy over the log is in `passes.py`. This file says what is known 
 to every policy, as it is and resampled, and turns the passes into what each policy would have earned.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -66,7 +68,7 @@ class BatchSeries(Tabular):
     def __repr__(self) -> str:
         return f"BatchSeries({self.presented.size} batches, {int(self.purchasers.sum()):,} purchasers)"
 
-    def to_arrow(self) -> "pa.Table":
+    def to_arrow(self) -> pa.Table:
         """One row per batch."""
         import pyarrow as pa
 
@@ -123,7 +125,7 @@ class PolicyDifference:
     revenue: Estimate  # money
     objective: Estimate | None  # w·R − C; None where revenue alone counts
 
-    def reversed(self) -> "PolicyDifference":
+    def reversed(self) -> PolicyDifference:
         """What the other policy would have earned more."""
 
         def turned(one: Estimate) -> Estimate:
@@ -180,7 +182,7 @@ class Replay(Tabular):
         lines = [f"{name}: {one.in_words(baseline=one is self.random)}" for name, one in found.items()]
         return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
 
-    def to_arrow(self) -> "pa.Table":
+    def to_arrow(self) -> pa.Table:
         """One row per policy, `random` last where it was not asked for; money per purchaser, ratios to random."""
         import pyarrow as pa
 
@@ -209,7 +211,7 @@ def replay(
     policies: Player | Iterable[Player],
     *,
     belief: Belief | BasketModel | None = None,
-    batch: int = 5000,
+    batch: int | None = None,
     caps: Mapping[float, int | float | None] | None = None,
     revenue_weight: float | None = None,
     passes: int = 8,
@@ -228,7 +230,7 @@ def replay(
     policies: one, or several with different names.
     belief: what is known at the start; None, or a model without evidence, is a cold start. Engagement counts as 1 at
         every depth unless a `Belief` brings its own or `learn_engagement` is set.
-    batch: customers presented together.
+    batch: customers presented together; None: 5,000, or all where there are fewer.
     caps: most customers per depth and batch; a whole number is a count, a float a share of the batch.
     revenue_weight: the weight w of w·R − C; None: revenue alone.
     passes: over the log, each with draws of its own; figures are their means, because one pass is mostly luck.

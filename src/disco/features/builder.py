@@ -4,6 +4,8 @@ A shop of many customers goes through the same program bucket by bucket (`on_eng
 features have the same bits for any size of a bucket.
 """
 
+from __future__ import annotations
+
 import atexit
 import re
 import warnings

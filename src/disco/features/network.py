@@ -1,5 +1,7 @@
 """`ContextNetwork`: the learner around an `Embedding`, with scikit-learn's conventions."""
 
+from __future__ import annotations
+
 import json
 import warnings
 from collections.abc import Callable
@@ -343,7 +345,7 @@ class ContextNetwork:
             self._output = transform
         return self
 
-    def get_feature_names_out(self, input_features: object = None) -> "np.ndarray[Any, Any]":
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray[Any, Any]:
         """Names of the context's columns."""
         return np.array([f"context_{number}" for number in range(self.embedding_.dimensions)], dtype=object)
 
@@ -400,7 +402,7 @@ class ContextNetwork:
             unfinished.write_bytes(sealed_bytes("network", sealed, tensors))
 
     @classmethod
-    def load(cls, path: str | Path) -> "ContextNetwork":
+    def load(cls, path: str | Path) -> ContextNetwork:
         """Read a network written by `save`; FileFormatError when it is another kind of file, of another version,
         damaged or forged."""
         file = Path(path)
@@ -430,7 +432,7 @@ class ContextNetwork:
         return self.embedding_.engagement
 
     @property
-    def feature_names_in_(self) -> "np.ndarray[Any, Any]":
+    def feature_names_in_(self) -> np.ndarray[Any, Any]:
         """Names of the features, in the order in which an array's columns are read."""
         return np.array(self.embedding_.feature_names, dtype=object)
 

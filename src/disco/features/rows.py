@@ -3,6 +3,8 @@
 A row is a customer, or an order or a code of one (`training_rows`). NaN stands for an unknown value.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeAlias

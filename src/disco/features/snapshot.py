@@ -9,6 +9,8 @@ A network scales a feature as sign(x)·ln(1 + |x|·unit) with a unit of its own;
 curve for fixed units, and the mean at any other unit is interpolated.
 """
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -54,7 +56,7 @@ class Snapshot:
     as the middle of its size (`kernel.count_sizes`), which makes a logarithm per size enough."""
 
     @classmethod
-    def of(cls, rows: Matrix, feature_names: Sequence[str]) -> "Snapshot":
+    def of(cls, rows: Matrix, feature_names: Sequence[str]) -> Snapshot:
         """Of raw features (customers, features), NaN = unknown."""
         names = tuple(feature_names)
         matrix = np.ascontiguousarray(rows, np.float64)
@@ -64,14 +66,14 @@ class Snapshot:
         return cls(names, int(customers), known, (counts[:, 0] - counts[:, 1]) @ _curves())
 
     @classmethod
-    def of_table(cls, features: pa.Table) -> "Snapshot":
+    def of_table(cls, features: pa.Table) -> Snapshot:
         """Of the features among the columns of a table."""
         from disco.features.rows import table_matrix
 
         names = feature_names_of(features.schema)
         return cls.of(table_matrix(features, names), names)
 
-    def __add__(self, other: "Snapshot") -> "Snapshot":
+    def __add__(self, other: Snapshot) -> Snapshot:
         if self.feature_names != other.feature_names:
             raise SchemaMismatchError("snapshot", found="other features", expected=", ".join(self.feature_names))
         return Snapshot(
@@ -117,7 +119,7 @@ class Snapshot:
         return json.dumps(content, separators=(",", ":"))
 
     @classmethod
-    def from_text(cls, text: str) -> "Snapshot":
+    def from_text(cls, text: str) -> Snapshot:
         """What `to_text` wrote."""
         try:
             content = json.loads(text)

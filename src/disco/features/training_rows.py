@@ -10,6 +10,8 @@ Codes of one campaign share a constant, because a channel, a season or a subject
 one. Small campaigns share one.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -78,7 +80,7 @@ class RawRows:
         relative = (self.depth - mean_depth) / sd_depth
         return ScaledRows(scaling.apply(self.features), self.target, relative, self.campaign)
 
-    def at(self, rows: Any) -> "RawRows":
+    def at(self, rows: Any) -> RawRows:
         return RawRows(self.features[rows], self.target[rows], self.depth[rows], self.campaign[rows])
 
     def held_out(self, share: float) -> Flags:
@@ -104,7 +106,7 @@ class TrainingRows:
     """Evenly spread training rows, about SAMPLE_ROWS at most."""
 
     @classmethod
-    def of(cls, rows: RawRows, share: float, *, later_half: bool) -> "TrainingRows":
+    def of(cls, rows: RawRows, share: float, *, later_half: bool) -> TrainingRows:
         """Rows in memory. later_half: of the customers kept out, only their rows in the later half are of use."""
         held = rows.held_out(share)
         kept, places = rows.at(~held), np.arange(len(held))
@@ -112,7 +114,7 @@ class TrainingRows:
         return cls((lambda: kept,), True, rows.at(judged), kept.at(slice(None, None, _stride(len(kept.target)))))
 
     @classmethod
-    def of_pieces(cls, pieces: Sequence[Read], share: float, *, rows: int, later_half: bool) -> "TrainingRows":
+    def of_pieces(cls, pieces: Sequence[Read], share: float, *, rows: int, later_half: bool) -> TrainingRows:
         """Pieces that are read again whenever they are needed. rows: how many there are. later_half: of the pieces."""
 
         def trained(read: Read) -> Read:
@@ -151,7 +153,7 @@ class ScaledSource:
     ready: ScaledRows | None
 
     @classmethod
-    def of(cls, rows: TrainingRows, scaling: Scaling, mean_depth: float, sd_depth: float) -> "ScaledSource":
+    def of(cls, rows: TrainingRows, scaling: Scaling, mean_depth: float, sd_depth: float) -> ScaledSource:
         ready = rows.pieces[0]().scaled(scaling, mean_depth, sd_depth) if rows.in_memory else None
         return cls(rows, scaling, mean_depth, sd_depth, rows.validation.scaled(scaling, mean_depth, sd_depth), ready)
 

@@ -4,6 +4,8 @@ them the codes that were sent in the window, used or not, with their receivers' 
 One row per order, one per code, in time order. Reasons, and what was weighed against it: docs/decisions/040-context.md.
 """
 
+from __future__ import annotations
+
 import warnings
 from calendar import monthrange
 from collections.abc import Iterator, Sequence
@@ -90,7 +92,7 @@ class TrainingSet:
     """Matured codes of the window, used or not; None without a table of codes, or where all or none were used."""
 
     @classmethod
-    def of(cls, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> "TrainingSet":
+    def of(cls, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> TrainingSet:
         """The rows of `TrainingTables.orders`, in memory."""
         table = pa.Table.from_batches(batches, schema).combine_chunks()
         return cls(
@@ -146,7 +148,7 @@ def opened_training(
     window_end: date,
     built: Any = None,
     most_customers: int = MOST_CUSTOMERS,
-) -> Iterator["TrainingTables"]:
+) -> Iterator[TrainingTables]:
     """A shop's tables, ready to be asked for the orders and the codes of a window, which begins on the day of the
     features that are requested.
 

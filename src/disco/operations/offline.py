@@ -1,5 +1,7 @@
 """Tables of values or contexts decided without a shop: `disco allocate` and `disco.decide_table`."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -10,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
@@ -65,7 +68,7 @@ class AllocationSummary(Result):
     """With a budget: what the depths given cost."""
 
     @classmethod
-    def of(cls, found: Allocation, depths: tuple[float, ...]) -> "AllocationSummary":
+    def of(cls, found: Allocation, depths: tuple[float, ...]) -> AllocationSummary:
         labels = [depth_label(depth) for depth in depths]
         prices: dict[str, float] = dict(zip(labels, found.prices.tolist(), strict=True))
         if found.budget_price is not None:
@@ -112,10 +115,11 @@ def allocate_files(
 ) -> AllocationSummary:
     """Solve the allocation of a file of values; writes `out` (customer_id, depth, value) and `summary`.
 
-    values: Parquet with customer_id and one column per depth, null where a customer may not get it. limits: the parsed
-    content of `limits_file`. costs: of the shape of `values`, what the budget pays. Where no allocation meets all
-    limits, `out` is not written. cluster: an engine that holds the tables in chunks. With it, or where `values` is a
-    folder of files, `out` is a folder of Parquet files with a manifest.
+    values: Parquet or CSV with customer_id and one column per depth, null or empty where a customer may not get it.
+    `out` is CSV where its name ends in .csv. limits: the parsed content of `limits_file`. costs: of the shape of
+    `values`, what the budget pays. Where no allocation meets all limits, `out` is not written. cluster: an engine that
+    holds the tables in chunks. With it, or where `values` is a folder of files, `out` is a folder of Parquet files with
+    a manifest.
     """
     wanted = _read_limits(limits, limits_file)
     if cluster is not None or values.is_dir():
@@ -152,7 +156,12 @@ def allocate_files(
         }
     )
     with written_whole(out) as partial:
-        pq.write_table(chosen, partial)
+        if out.suffix.lower() == ".csv":
+            from disco.operations.export import csv_safe  # it imports the store
+
+            pacsv.write_csv(csv_safe(chosen), partial)
+        else:
+            pq.write_table(chosen, partial)
         if summary is not None:
             _write_summary(summary, said)
     return said
@@ -217,14 +226,32 @@ def _open(path: Path) -> pa.Table:
     if not path.is_file():
         named = str(path).startswith("table:")
         fix = "Tables of a catalogue are read by Spark: add --engine spark." if named else None
-        raise InputError(str(path), found="no such file", expected="a Parquet file", fix=fix)
+        raise InputError(str(path), found="no such file", expected="a Parquet or CSV file", fix=fix)
+    is_csv = path.suffix.lower() == ".csv"
     try:
-        table = pq.read_table(path)
+        table = _read_csv(path) if is_csv else pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise FileFormatError(str(path), found=" ".join(str(error).split()), expected="a Parquet file") from None
+        expected = f"a {'CSV' if is_csv else 'Parquet'} file"
+        raise FileFormatError(str(path), found=" ".join(str(error).split()), expected=expected) from None
     if "customer_id" not in table.column_names:
         raise InputError(str(path), found=", ".join(table.column_names), expected="a column customer_id")
     return table
+
+
+def _read_csv(path: Path) -> pa.Table:
+    """A CSV file with commas: figures where columns are named by numbers, text elsewhere; an empty cell is null."""
+    with pacsv.open_csv(path) as first:
+        names = first.schema.names
+    types = {name: pa.float64() if _is_number(name) else pa.string() for name in names}
+    return pacsv.read_csv(path, convert_options=pacsv.ConvertOptions(column_types=types, null_values=[""]))
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _read_matrix(path: Path) -> tuple[pa.Table, tuple[float, ...], Matrix, Flags | None]:
@@ -448,7 +475,7 @@ class ValuedChunk:
     @classmethod
     def of(
         cls, schema: pa.Schema, *, belief: Belief, offer: Offer, policy: Policy, campaign: str, seed: int
-    ) -> "ValuedChunk":
+    ) -> ValuedChunk:
         """schema: of the contexts."""
         if ID not in schema.names:
             raise InputError("contexts", found=", ".join(schema.names), expected=f"a column {ID}")

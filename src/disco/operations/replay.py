@@ -418,7 +418,7 @@ def replay_files(
     *,
     context: Sequence[str],
     caps: Mapping[str, int | str],
-    batch: int,
+    batch: int | None,
     warm: Path | None,
     passes: int,
     repeats: int,
@@ -478,7 +478,18 @@ def replay_files(
         engine=engine,
     )
     learns = learn_engagement or engagement_score is not None
-    return ReplayResult.of(replayed, assumptions=() if learns else _assumed(found))
+    assumptions = (*(() if learns else _assumed(found)), *_learned_nothing(replayed, earlier))
+    return ReplayResult.of(replayed, assumptions=assumptions)
+
+
+def _learned_nothing(replayed: Replay, earlier: RandomLog | None) -> tuple[str, ...]:
+    """A word where policies decided everybody at once, before they knew anything."""
+    if earlier is not None or replayed.batch < replayed.random.presented:
+        return ()
+    return (
+        "All customers were one batch, so the policies decided before they had learned anything: choose a smaller "
+        "batch, or bring an earlier log to learn from.",
+    )
 
 
 def _assumed(log: RandomLog) -> tuple[str, ...]:

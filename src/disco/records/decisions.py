@@ -1,9 +1,12 @@
 """What passes along the pipe of a campaign: who may get a code, what is on offer, what was decided, what was bought."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,13 +46,20 @@ class Arm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Audience:
-    """Customers to decide about."""
+    """Customers to decide about: `Audience(ids=ids, context=network.transform(X))`.
 
-    ids: Ids  # (n,) integers or text
-    context: Matrix  # (n, d1)
-    known: Flags
-    """(n,) whether the context is the customer's own; one flag stands for all. Customers without a purchase in the last
-    year have the population's context and are not `known`."""
+    ids (n,): customers, as integers or text.
+    context (n, d1): what is known of each, such as `ContextNetwork.transform` gives.
+    known (n,): whether the context is their own; one flag, or none, stands for all.
+    segment (n,): the part of the customers each belongs to. Needed where the offer has segments.
+    score (n,): engagement scores; by default those of the belief's engagement head.
+    contact_cost (n,): what sending each of them a code costs.
+    """
+
+    ids: Ids
+    context: Matrix
+    known: Flags = field(default_factory=lambda: np.ones((), np.bool_))
+    """(n,) Customers without a purchase in the last year have the population's context and are not `known`."""
     context_names: tuple[str, ...] | None = None
     """(d1,) of the context's columns. Left out, they are those of a table; an array has none."""
     segment: Labels | None = None
@@ -96,7 +106,7 @@ class Audience:
     def __repr__(self) -> str:
         return f"Audience({len(self):,} customers, {self.context.shape[1]} context features)"
 
-    def take(self, rows: Integers | Flags | slice) -> "Audience":
+    def take(self, rows: Integers | Flags | slice) -> Audience:
         """The customers at these rows."""
         return replace(
             self,
@@ -130,15 +140,24 @@ class SegmentLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What the operator allows."""
+    """What the operator allows: `Offer(depths=(0.1, 0.2), caps={0.2: 500}, revenue_weight=3)`.
 
-    depths: tuple[float, ...]  # (K,) shares
+    depths (K,): shares of the price that codes take off.
+    caps: most customers per depth: one number for all, one per depth (None: no limit), or {depth: number}, where a
+        depth that is left out has no limit. A number is whole, or a share of the audience such as "40%", rounded down.
+    revenue_weight: the weight w of w·R − C: what a unit of revenue is worth against a unit of markdown. There is no
+        default, because the retailer's margin decides it.
+    floors: fewest customers per depth, in the form of `caps` but for shares.
+    budget: most expected markdown, in money.
+    segments: limits for parts of the customers, by the labels of `Audience.segment`.
+    """
+
+    depths: tuple[float, ...]
     caps: tuple[int | None, ...]
-    """(K,) most customers per depth; None = no limit. From outside also "40%", a share of the audience (rounded down),
-    or a mapping by depth, which is put in order; a depth that it leaves out has no limit."""
-    revenue_weight: float  # the weight w of w·R − C
-    floors: tuple[int, ...] | None = None  # (K,) fewest customers per depth
-    budget: float | None = None  # ceiling of the expected markdown, money
+    """(K,) From outside in any of the forms above, which are put in order."""
+    revenue_weight: float
+    floors: tuple[int, ...] | None = None  # (K,)
+    budget: float | None = None
     segments: Mapping[str, SegmentLimits] | None = field(default=None, repr=False)
     """By label of `Audience.segment`; other labels have no limits of their own. Not in the repr, which names limits in
     what is stored."""
@@ -157,7 +176,9 @@ class Offer:
                 continue
             if isinstance(given, Mapping):
                 given = self._in_order(given, name)
-            if isinstance(given, str) or not np.iterable(given):
+            if isinstance(given, str | Real):
+                given = (given,) * len(self.depths)
+            if not np.iterable(given):
                 raise LimitError(name, found=repr(given), expected="one number of customers per depth, in their order")
             limits = tuple(given)
             if len(limits) != len(self.depths):
@@ -224,7 +245,7 @@ class Decisions(Tabular):
         given = ", ".join(f"{depth:g}: {count:,}" for depth, count in zip(self.depths, self.counts, strict=True))
         return f"Decisions({self.campaign}, {self.ids.size:,} customers, codes {{{given}}}, {self.status})"
 
-    def to_arrow(self) -> "pa.Table":
+    def to_arrow(self) -> pa.Table:
         """One row per customer: customer_id, depth, expected_full_price and engagement (null = no code), value."""
         import pyarrow as pa
 

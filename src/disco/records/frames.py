@@ -4,7 +4,7 @@ Results as pandas data frames, for those who have pandas; and the customers of a
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from disco.records.arguments import kind_of
 from disco.records.errors import InputError, MissingPartError
@@ -12,6 +12,10 @@ from disco.records.errors import InputError, MissingPartError
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+
+#: A data frame of any library with Arrow's PyCapsule protocol, an Arrow table, or a mapping of columns.
+Frame: TypeAlias = Any
 
 
 def data_frame(table: "pa.Table") -> "pd.DataFrame":

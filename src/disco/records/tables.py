@@ -397,6 +397,8 @@ PLAIN = TableFormat()
 def read_columns(columns: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mapping[str, str]]:
     """The setting `columns`, after looking for names that are unknown or used twice; InputError.
 
+    A column may be named by the one that is read in its place: `outcomes: {order_id: …}` names the event.
+
     >>> read_columns({"orders": {"full_prise": "Warenwert"}})
     Traceback (most recent call last):
     ...
@@ -408,6 +410,13 @@ def read_columns(columns: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mappi
                 "columns", found=table, expected=f"a table: {', '.join(SCHEMAS)}", fix=did_you_mean(table, SCHEMAS)
             )
         known = [column.name for column in SCHEMAS[table].columns]
+        meant = {column.instead: column.name for column in SCHEMAS[table].columns if column.instead}
+        for instead in meant.keys() & names.keys():
+            if meant[instead] in names:
+                found = f"{table}.{instead} beside {table}.{meant[instead]}"
+                raise InputError("columns", found=found, expected="one of the two", fix=f"Remove {instead}.")
+        names = {meant.get(ours, ours): theirs for ours, theirs in names.items()}
+        columns = {**columns, table: names}
         for ours in names:
             if ours not in known:
                 expected = f"a column of the table: {', '.join(known)}"

@@ -11,6 +11,11 @@ from disco.views.formats import Count, Money, Number
 from disco.views.page import Report, Section
 from disco.views.table import Cell, Column, Table
 
+FRONTIER_NOTE = (
+    "Every point is an exact allocation at expected baskets, without exploration, control or holdout, so the figures "
+    "of this plan differ from those of `disco plan`."
+)
+
 
 def frontier_tables(found: Frontier) -> list[Table]:
     """Over the revenue weight, over the budget, and over the cap of a depth where one was asked for.
@@ -55,7 +60,7 @@ def frontier_report(found: Frontier) -> Report:
         sections=[
             Section(
                 "Revenue against markdown",
-                "Every point is an exact allocation at expected baskets, without exploration, control or holdout.",
+                FRONTIER_NOTE,
                 [frontier_chart(found)],
             ),
             Section("The figures", "", frontier_tables(found)),

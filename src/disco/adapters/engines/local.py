@@ -1,5 +1,7 @@
 """The local engine: chunks on the threads of this machine. Kernels release the GIL, so two cores do two chunks."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -51,7 +53,7 @@ class LocalEngine:
                 self.watch()
             yield result
 
-    def table(self, source: Any) -> "LocalTable":
+    def table(self, source: Any) -> LocalTable:
         """A Parquet file, a folder of them or a `pyarrow.Table`, in chunks; files may be larger than memory."""
         from disco.adapters.engines.local_table import LocalTable
 
@@ -60,8 +62,8 @@ class LocalEngine:
     def by_bucket(
         self,
         tables: Mapping[str, ChunkedTable],
-        function: "Callable[[Mapping[str, pa.Table]], pa.Table]",
-        schema: "pa.Schema",
+        function: Callable[[Mapping[str, pa.Table]], pa.Table],
+        schema: pa.Schema,
     ) -> AbstractContextManager[ChunkedTable]:
         """A function over the rows of several tables that have the same number in the column `bucket`."""
         from disco.adapters.engines.local_table import local_buckets

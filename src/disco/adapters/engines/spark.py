@@ -1,5 +1,7 @@
 """The Spark engine: chunks and tables on a cluster, or on this machine's own Spark."""
 
+from __future__ import annotations
+
 import math
 import os
 import pickle  # nosec B403
@@ -61,7 +63,7 @@ class SparkEngine:
 
     def __init__(
         self,
-        session: "SparkSession | None" = None,
+        session: SparkSession | None = None,
         *,
         master: str | None = None,
         watch: Callable[[], None] | None = None,
@@ -111,12 +113,12 @@ class SparkEngine:
                     self.watch()
                 yield found
 
-    def table(self, source: Any) -> "SparkTable":
+    def table(self, source: Any) -> SparkTable:
         """A DataFrame, `table:NAME` of the session's catalogue, a Parquet file or folder that all executors see, or a
         `pyarrow.Table`."""
         return SparkTable.of(self, source)
 
-    def tables(self, sources: Mapping[str, Any], *, locale: Locale = POUNDS_UTC) -> "SparkTables":
+    def tables(self, sources: Mapping[str, Any], *, locale: Locale = POUNDS_UTC) -> SparkTables:
         """A retailer's tables by name (customers, orders, …), each something that `table` takes.
 
         locale: the currency of their money, and the time zone of times without one.
@@ -126,8 +128,8 @@ class SparkEngine:
     def by_bucket(
         self,
         tables: Mapping[str, ChunkedTable],
-        function: "Callable[[Mapping[str, pa.Table]], pa.Table]",
-        schema: "pa.Schema",
+        function: Callable[[Mapping[str, pa.Table]], pa.Table],
+        schema: pa.Schema,
     ) -> AbstractContextManager[ChunkedTable]:
         """A function over the rows of several tables that have the same number in the column `bucket`."""
         return spark_buckets(self, tables, function, schema)
@@ -142,7 +144,7 @@ class SparkEngine:
         sent = tasks.Sent(self.session.sparkContext.broadcast(self.dumps(task)))
         return lambda batches: sent(batches)
 
-    def collect(self, frame: "DataFrame") -> list[Any]:
+    def collect(self, frame: DataFrame) -> list[Any]:
         """The few rows of a result; what a chunk function raised is raised here."""
         if self.watch is not None:
             self.watch()
@@ -362,8 +364,8 @@ class SparkTable:
     All steps between two actions run as one function in one stage: rows go from Java to Python once.
     """
 
-    engine: "SparkEngine"
-    frame: "DataFrame"
+    engine: SparkEngine
+    frame: DataFrame
     """Numbers of parts, blocks, or rows; `source` knows."""
     source: Any
     schema: pa.Schema
@@ -373,7 +375,7 @@ class SparkTable:
     expected_rows: int | None = None
 
     @classmethod
-    def of(cls, engine: "SparkEngine", source: Any) -> "SparkTable":
+    def of(cls, engine: SparkEngine, source: Any) -> SparkTable:
         """A DataFrame, the name of a table that the session knows as `table:NAME`, or what `parts_of` takes.
 
         Files are read by the executors, which have to see them under the same path.
@@ -395,7 +397,7 @@ class SparkTable:
         expected = sum(part.rows for part in parts)
         return cls(engine, frame, tasks.FromParts(parts), schema, partitions=len(parts), expected_rows=expected)
 
-    def transform(self, function: ChunkFunction, schema: pa.Schema) -> "SparkTable":
+    def transform(self, function: ChunkFunction, schema: pa.Schema) -> SparkTable:
         return replace(self, schema=schema, steps=(*self.steps, (function, schema)))
 
     def fold(self, function: Callable[[pa.Table], Result], add: Callable[[Result, Result], Result]) -> Result:
@@ -420,7 +422,7 @@ class SparkTable:
             yield replace(self, frame=blocks, source=tasks.FromBlocks(), steps=())
 
     @contextmanager
-    def _stored(self) -> Iterator["DataFrame"]:
+    def _stored(self) -> Iterator[DataFrame]:
         """The rows as blocks on the executors' disks.
 
         Not in the heap of Java: each block is larger than one of its regions, and where all of them do not fit, every
@@ -456,19 +458,19 @@ class SparkTable:
         assert written is not None  # for the type checker
         return written
 
-    def to_frame(self) -> "DataFrame":
+    def to_frame(self) -> DataFrame:
         """The rows as a DataFrame, to be saved as whatever table the session can write."""
         from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
         schema = from_arrow_schema(self.schema)
         return self._then(tasks.ToColumns(to_arrow_schema(schema, timezone="UTC")), schema)
 
-    def _then(self, sink: Any, schema: Any) -> "DataFrame":
+    def _then(self, sink: Any, schema: Any) -> DataFrame:
         task = self.engine.send(tasks.Task(self.source, self.steps, sink))
         return self.frame.mapInArrow(task, schema)
 
 
-def _of_catalogue(engine: "SparkEngine", name: str) -> "DataFrame":
+def _of_catalogue(engine: SparkEngine, name: str) -> DataFrame:
     """A table or view that the session knows by this name."""
     from pyspark.errors import AnalysisException, ParseException
 
@@ -492,7 +494,7 @@ def _of_catalogue(engine: "SparkEngine", name: str) -> "DataFrame":
 class SparkTables:
     """The `Tables` port over what `SparkEngine.table` takes, by name."""
 
-    engine: "SparkEngine"
+    engine: SparkEngine
     sources: Mapping[str, Any]
     locale: Locale
 
@@ -507,7 +509,7 @@ class SparkTables:
 
 @contextmanager
 def spark_buckets(
-    engine: "SparkEngine",
+    engine: SparkEngine,
     tables: Mapping[str, ChunkedTable],
     function: Callable[[Mapping[str, pa.Table]], pa.Table],
     schema: pa.Schema,

@@ -1,5 +1,7 @@
 """Readers of a retailer's tables: of files, a database, a DuckDB file, a Delta lake, or data frames."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date

@@ -39,7 +39,9 @@ def allocate(
     terminal: Terminal,
     values: Annotated[
         Path,
-        typer.Argument(help="Parquet, or a folder of it: customer_id and one column per depth (null: not eligible)."),
+        typer.Argument(
+            help="Parquet (a file or a folder) or CSV: customer_id and one column per depth (null: not eligible)."
+        ),
     ],
     caps: Annotated[Path, typer.Option("--caps", help="YAML or JSON: caps, and optionally floors, budget, segments.")],
     out: Annotated[
@@ -47,11 +49,11 @@ def allocate(
         typer.Option(
             "-o",
             "--out",
-            help="Parquet to write: customer_id, depth, value; a folder with spark, or where VALUES is one.",
+            help="Parquet or CSV to write: customer_id, depth, value; a folder with spark, or where VALUES is one.",
         ),
     ],
     costs: Annotated[
-        Path | None, typer.Option(help="Parquet of the shape of VALUES: what each depth costs the budget.")
+        Path | None, typer.Option(help="A file of the shape of VALUES: what each depth costs the budget.")
     ] = None,
     summary: Annotated[Path | None, typer.Option(help="JSON to write: status, value, bound, gap, prices, …")] = None,
     solver: Annotated[str, typer.Option(help="exact, or highs (slow, independent).")] = "exact",

@@ -221,8 +221,8 @@ def _corrections(planned: "PlanResult") -> str:
         said.append(f"{name} {', '.join(factors)} ({counted(found.campaigns, 'campaign')})")
     if not said:
         return (
-            "First forecast: ranges are wide because there is no track record yet. How far whole campaigns move is an "
-            "assumption."
+            "Ranges are wide, because no earlier forecast has matured and could be compared with what was bought. How "
+            "far whole campaigns move is an assumption."
         )
     words = f"Corrected by earlier campaigns, actual against forecast: {'; '.join(said)}."
     if max(one.correction.campaigns for one in planned.arms.values() if one.correction is not None) == 1:
@@ -329,7 +329,7 @@ def frontier(
     """
     from disco.records.depths import read_depth
     from disco.records.tables import SCHEMAS
-    from disco.views.frontier import frontier_report, frontier_tables
+    from disco.views.frontier import FRONTIER_NOTE, frontier_report, frontier_tables
 
     check_outputs(html, inputs=(plan_file,), shop=terminal.folder)
     here = terminal.shop()
@@ -346,7 +346,7 @@ def frontier(
     if html is not None:
         frontier_report(found).save(html)
     text = "\n\n".join(f"{table.caption}:\n{figures_text(table)}" for table in frontier_tables(found))
-    terminal.show(found, text)
+    terminal.show(found, f"{text}\n\n{FRONTIER_NOTE}")
 
 
 def _numbers(text: str | None, option: str) -> list[float] | None:

@@ -44,7 +44,10 @@ def replay(
         list[str], typer.Option(help="thompson, ucb, epsilon_greedy, greedy, random or ulcc; may be repeated.")
     ],
     caps: Annotated[str, typer.Option(help="Most customers per depth and batch: 0.1=25%,0.2=500.")] = "",
-    batch: Annotated[int, typer.Option(min=1, help="Customers presented together.")] = 5000,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=1, help="Customers presented together (default: 5,000, or all where there are fewer)."),
+    ] = None,
     warm: Annotated[Path | None, typer.Option(help="An earlier log to learn from before the start.")] = None,
     passes: Annotated[
         int, typer.Option(min=1, help="Passes over the log with different draws, over which figures are averaged.")

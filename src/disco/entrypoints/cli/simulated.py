@@ -1,13 +1,14 @@
 """Commands around a simulated retailer: `disco demo`, `disco simulate`, `disco respond`."""
 
 import os
+import sys
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import Terminal, add_command
+from disco.entrypoints.cli.output import Terminal, add_command, say
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import FileFormatError, InputError, UsageError
 from disco.records.locale import Locale
@@ -52,6 +53,8 @@ def demo(
 
         def step(name: str) -> None:
             report(next(steps), stage=name)
+            if not (sys.stderr.isatty() or terminal.quiet or terminal.as_json):  # minutes of silence look like a stop
+                say(f"{name} …")
 
         if seeds == 1:
             result, text = run_once(customers=customers, seed=seed, out=out, progress=step)

@@ -1,5 +1,6 @@
 """`disco train …`: train the context network or the basket model."""
 
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -132,7 +133,7 @@ def context(
             check=lambda place: check_outputs(out, inputs=(place,), replaces="network"),
             progress=lambda epoch, _: report(epoch),
         )
-    warn(done.warnings)
+    warn([re.sub(r'heads="([a-z+]+)"', r"--heads \1", note) for note in done.warnings])
     passes = counted(done.epochs, "epoch")
     text = f"Trained the context network ({done.heads}, {done.dimensions} numbers) for {passes}"
     text += f"; it is in {out}." if done.written else f". It was not written: the network in {out} stays."

@@ -45,9 +45,23 @@ def run_once(*, customers: int, seed: int, out: Path, progress: Progress) -> tup
         fresh.rename(out)
     table = campaign_table(result, codes_per_depth=True)
     parts = [table_text(table, columns=columns) for columns in (range(4), (0, *range(4, len(table.columns))))]
-    text = "\n\n".join(parts) + f"\n\n{_truth_words(result)}\n\nReport: {shown / 'report.html'}"
+    parts += [_notes(result, table), _truth_words(result), f"Report: {shown / 'report.html'}"]
+    text = "\n\n".join(parts)
     text += f"\nLook around in the simulated shop: disco serve --demo{'' if shown == DEMO else f' --shop {shown}'}"
     return demo_json(result) | {"report": str(shown / "report.html")}, text
+
+
+def _notes(result: DemoResult, table: Table) -> str:
+    """What the table rests on, and which campaigns missed their forecast."""
+    missed = [
+        campaign.name
+        for campaign in result.campaigns
+        if (forecast := campaign.decided.predicted_revenue) and not forecast.covers(campaign.decided.revenue)
+    ]
+    if not missed:
+        return table.note
+    names = " and ".join(missed)
+    return f"{table.note} Actual revenue of {names} was outside its range; the report says what ranges do not cover."
 
 
 def _refuse_to_replace(out: Path) -> None:

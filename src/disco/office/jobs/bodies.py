@@ -125,7 +125,9 @@ class ReplayBody(JobBody):
     caps: dict[str, StrictInt | StrictStr] = Field(
         default_factory=dict, description='Most customers per depth and batch, such as {"0.1": "25%", "0.2": 500}.'
     )
-    batch: StrictInt = Field(5000, ge=1, description="Customers presented together.")
+    batch: Annotated[StrictInt, Field(ge=1)] | None = Field(
+        None, description="Customers presented together; default: 5,000, or all where there are fewer."
+    )
     warm: FileInShop | None = Field(None, description="An earlier log to learn from before the start.")
     passes: StrictInt = Field(8, ge=1, le=1000, description="Passes over the log, over which figures are averaged.")
     repeats: StrictInt = Field(20, ge=0, le=10_000, description="Resampled passes for the standard errors.")
