@@ -174,6 +174,15 @@ def test_scores_that_are_none_are_refused_with_their_row(disco, write, scores, m
     assert message in err
 
 
+def test_a_short_log_is_one_batch_and_says_that_nothing_was_learned(disco, write):
+    asked = ("--policy", "greedy", "--passes", "1", "--repeats", "0")
+    code, out, err = disco("replay", write(), *CONTEXT, *asked)
+    assert code == 0, err
+    assert "batches of 900" in out
+    assert "before they had learned anything" in out
+    assert "before they had learned" not in disco("replay", write(), *CONTEXT, *asked, "--batch", "300")[1]
+
+
 CONTEXT = ("--context", "x1,x2")
 GREEDY = ("--policy", "greedy", "--batch", "300")
 
@@ -189,7 +198,7 @@ GREEDY = ("--policy", "greedy", "--batch", "300")
         ((*CONTEXT, *GREEDY, "--caps", "0.15=5"), 1, "which the log never played"),
         ((*CONTEXT, *GREEDY, "--caps", "0.1=0,0.2=0,0.3=0"), 1, "no code for any of 900"),
         ((*CONTEXT, *GREEDY, "--caps", "0.1=250%"), 2, "share of the batch"),
-        ((*CONTEXT, "--policy", "greedy"), 1, "more than the 900 rows"),
+        ((*CONTEXT, "--policy", "greedy", "--batch", "901"), 1, "more than the 900 rows"),
         ((*CONTEXT, *GREEDY, "--skew", "ignore"), 2, "resample or weight"),
         ((*CONTEXT, *GREEDY, "--propensity", "guess"), 2, "column or observed"),
         ((*CONTEXT, *GREEDY, "--encoding", "cubic"), 2, "radial_basis"),

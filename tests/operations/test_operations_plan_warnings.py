@@ -1,9 +1,14 @@
 """The sentences about a plan's money and groups: when they are said, and what they say."""
 
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from disco.operations.experiment import power
 from disco.operations.plan import PlanResult
-from disco.operations.plan_warnings import group_warning, overspend_warning, plan_risks
+from disco.operations.plan_warnings import group_warning, overspend_warning, plan_risks, size_warnings
 from disco.records.decisions import Arm
 from disco.records.estimate import Estimate
 from disco.records.money import GBP
@@ -115,6 +120,26 @@ def test_a_plan_without_control_and_holdout_is_warned_of():
     with_holdout = alone | {Arm.HOLDOUT: group(50, 0)}
     assert group_warning(plan_of(), with_holdout, budget_price=0.5, currency=GBP) == ""
     assert group_warning(plan_of(policy={"name": "random"}), alone, budget_price=0.5, currency=GBP) == ""
+
+
+@pytest.mark.parametrize("other", [Arm.CONTROL, Arm.HOLDOUT])
+def test_groups_that_could_show_only_an_enormous_difference_are_warned_of(other):
+    arms = {Arm.DECIDED: group(3200, 3000), other: group(800, 700)}
+    plan, spend = plan_of(), np.repeat([50.0, 0.0], [200, 3800])
+    (words,) = size_warnings(plan, arms, pa.table({"spend_30d": spend}))
+    months = plan.valid.days / 30
+    asked = {"baseline": spend.mean() * months, "sd": spend.std() * months**0.5, "control_share": 0.2}
+    uplift = power(**asked, customers=4000).uplift
+    assert f"about {uplift:.0%} or more" in words
+    assert f"the {'control group' if other is Arm.CONTROL else 'holdout'} of 800" in words
+    many = {arm: replace(one, customers=100 * one.customers) for arm, one in arms.items()}
+    assert [*size_warnings(plan, many, pa.table({"spend_30d": spend}))] == []
+    assert "Nobody ordered" in next(size_warnings(plan, arms, pa.table({"spend_30d": [0.0, None]})))
+    assert "enormous" in next(
+        size_warnings(plan, {Arm.DECIDED: group(3, 1), other: group(1, 1)}, pa.table({"spend_30d": spend}))
+    )
+    for unsaid in ({Arm.DECIDED: group(10, 1)}, {}):
+        assert [*size_warnings(plan, unsaid, pa.table({"spend_30d": spend}))] == []
 
 
 def test_a_kept_plan_gets_its_warnings_although_it_keeps_none(shop):

@@ -28,6 +28,7 @@ from disco.records.identity import customer_keys, uniforms
 from disco.records.plan import Plan
 from disco.records.plan_summary import Calibration, MoneyForecast
 from disco.records.ports import Engine
+from disco.records.wording import date as date_text
 from disco.store import Store, Transaction
 
 _DRAWS = 200
@@ -165,6 +166,18 @@ class PastForecasts:
     from. What earlier campaigns were expected to bring contains their own. None: no season is known."""
     season_words: str | None = None
     """Where the season comes from."""
+    waiting: tuple[date, ...] = ()
+    """When the forecasts of launched campaigns mature that say nothing yet."""
+
+    @property
+    def waiting_words(self) -> tuple[str, ...]:
+        """A sentence where no earlier forecast counts yet, although there are some."""
+        if self.decided or self.at_random or not self.waiting:
+            return ()
+        until, more = date_text(min(self.waiting)), len(self.waiting) > 1
+        if more:
+            return (f"{len(self.waiting)} earlier forecasts are not mature yet, the first until {until}.",)
+        return (f"1 earlier forecast is not mature until {until}, so it does not correct this one.",)
 
     def calibrations(self, depths: Sequence[float]) -> Mapping[bool, Calibration]:
         """For codes that a policy decided (True) and for codes assigned at random (False), at these depths."""
@@ -207,9 +220,10 @@ def past_forecasts(
     most = _MOST_OF_A_WALK if rules.level is Level.MOVING else _MOST_CAMPAIGNS
     with store.reading() as transaction:
         until = compared_until(transaction, as_of, rules)
+        launched = transaction.plans.campaigns()
         over = [
             (record, anew)
-            for record in transaction.plans.campaigns()
+            for record in launched
             if record.campaign in learned and record.matures_on <= until and record.recalled_at is None
             for anew in [_made_anew_by(record, belief, rules)]
             if anew is not None or (record.solution.head is not None) is personal
@@ -227,6 +241,11 @@ def past_forecasts(
         level=rules.level,
         season=following,
         season_words=None if season is None else season.words,
+        waiting=tuple(
+            record.matures_on
+            for record in launched
+            if record.version is not None and record.matures_on > until and record.recalled_at is None
+        ),
     )
 
 

@@ -43,6 +43,7 @@ from disco.operations.plan_warnings import (
     plan_risks,
     pool_warnings,
     shared_elsewhere,
+    size_warnings,
 )
 from disco.operations.season import ShopSeason, shop_season
 from disco.operations.site import Site
@@ -384,6 +385,7 @@ def make_plan(site: Site, plan: Plan, *, dry_run: bool = False, report: Report |
     )
     more = (
         *hour_warnings(plan, store.locale),
+        *size_warnings(plan, planned.summary.arms, loaded.features),
         *pool_warnings(store, planned, pool),
         *shared_elsewhere(store, planned),
     )
@@ -461,6 +463,7 @@ def plan_campaign(
                 *notes,
                 *launched_before(store, plan, plan_id(plan, inputs)),
                 *key_warnings(plan),
+                *(() if found.total is None else basis.past.waiting_words),
                 *_sending_words(found.arms, store.locale.currency),
                 *audience_warnings(
                     belief,

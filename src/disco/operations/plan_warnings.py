@@ -1,5 +1,6 @@
 """What an operator should know before a launch, in sentences with their figures."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +13,16 @@ import pyarrow.compute as pc
 
 from disco.belief import depth_experience, monotone_shares
 from disco.campaign import Belief
+from disco.evaluation.power import Design
 from disco.features.check import PSI_ALARM, stability_index
 from disco.operations.codes import pool_codes
 from disco.operations.learned import contradictions
 from disco.records.arrays import Matrix, Vector
+from disco.records.arrow_tables import TableRows
 from disco.records.campaign_records import PlanRecord
 from disco.records.decisions import Arm, Audience
 from disco.records.depths import depth_percent
+from disco.records.errors import InputError
 from disco.records.identity import customer_keys
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.money import Currency
@@ -39,6 +43,9 @@ _EXTRAPOLATES = "tried before, so the model extrapolates: "  # kept with plans, 
 _AS_IF = re.compile(r" \(as if [^)]*\)")
 _CLAUSE_END = re.compile(r"[.:;] ")
 _SHORT_CODE = 4  # characters; a pool may have none that is shorter
+_HARDLY_VISIBLE = 0.5  # uplift of revenue; a campaign that could show no smaller one shows nothing
+_ABSURD = 10.0
+_SPEND = "spend_30d"
 _CHANCE = 27.9  # χ² with a degree of freedom less than there are bins is above it once in a thousand
 
 
@@ -240,6 +247,37 @@ def shared_elsewhere(store: Store, planned: "Planned") -> Iterator[str]:
                     f"{counted(both, 'customer')} would have it from both; a purchase counts for the campaign whose "
                     "outcomes it is in."
                 )
+
+
+def size_warnings(plan: Plan, arms: Mapping[Arm, ArmForecast], features: TableRows) -> Iterator[str]:
+    """A word where the groups are so small that a campaign could show only a difference that nobody expects.
+
+    What customers spent in the 30 days before the plan's day stands for what they will spend: in a campaign of d days
+    the mean is d/30 of it, and the variance too. That is too rough for a result, and enough for an order of magnitude.
+    """
+    treated = arms.get(Arm.DECIDED)
+    other = next((arm for arm in (Arm.CONTROL, Arm.HOLDOUT) if arm in arms), None)
+    if treated is None or other is None or _SPEND not in features.column_names:
+        return
+    spend = np.nan_to_num(pc.fill_null(features[_SPEND], 0.0).to_numpy())
+    share = arms[other].customers / (treated.customers + arms[other].customers)
+    months = plan.valid.days / 30
+    if not spend.any():
+        yield "Nobody ordered in the 30 days before the plan's day, so results will hardly show a difference."
+        return
+    design = Design(baseline=float(spend.mean()) * months, sd=float(spend.std()) * months**0.5, control_share=share)
+    try:
+        uplift = design.detectable_uplift(customers=treated.customers + arms[other].customers)
+    except InputError:  # fewer customers than show any difference
+        uplift = math.inf
+    if uplift > _HARDLY_VISIBLE:
+        seen = f"of about {percent(uplift, decimals=0)} or more" if uplift < _ABSURD else "that would be enormous"
+        beside = "control group" if other is Arm.CONTROL else "holdout"
+        yield (
+            f"The groups are small: in this campaign alone {treated.customers:,} customers and the {beside} of "
+            f"{arms[other].customers:,} could show only a difference in revenue {seen} (with a chance of 80%). Results "
+            "of several campaigns are pooled, and a larger group to compare with shows more: see `disco power`."
+        )
 
 
 def stability_indices(before: Matrix, after: Matrix) -> Vector:
