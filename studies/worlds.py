@@ -38,6 +38,7 @@ CONTROL = 0.1  # of the customers, in the parts about forecasts
 MOVING = ("trend", "season", "fading")
 FOUR_YEARS = 48  # campaigns of thirty days
 EXPLORATIONS = (0.0, 0.1, 0.3, 1.0)
+FORGETTINGS = (1.0, 0.8, None)  # None: as the shop's settings say
 _INTERRUPTED = 130
 
 Figures = Callable[[Outcome], float]
@@ -77,6 +78,12 @@ def _small(seed: int) -> Iterator[Run]:
 def _retraining(seed: int) -> Iterator[Run]:
     for every in (0, 3):
         yield Run(seed=seed, decided=FOUR_YEARS, control=CONTROL, retrain_every=every)
+
+
+def _forgetting(seed: int) -> Iterator[Run]:
+    for world in ("ordinary", "fading", "rotating"):
+        for forgetting in FORGETTINGS:
+            yield Run(seed=seed, world=world, control=CONTROL, forgetting=forgetting)
 
 
 def _exploration(seed: int) -> Iterator[Run]:
@@ -122,6 +129,11 @@ PARTS: Mapping[str, Part] = {
         "four years, with and without a network trained anew after every third campaign",
         _retraining,
         ("gain", "revenue |error|", "revenue error", "revenue inside"),
+    ),
+    "forgetting": Part(
+        "a year in which older campaigns count as much, less, or as was learned",
+        _forgetting,
+        ("gain", "revenue |error|", "revenue error", "revenue width"),
     ),
     "exploration": Part("the scale of exploration over sizes, shapes, caps and starts", _exploration, ("gain",)),
 }

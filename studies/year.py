@@ -63,6 +63,7 @@ class Run:
     caps: str = SCARCE
     control: float = 0.0  # share of the customers of decided campaigns who get random codes
     exploration: float | None = None  # of Thompson sampling; None: what a plan has that does not say
+    forgetting: float | None = None  # weight of a campaign per campaign since; None: what the shop's settings say
     retrain_every: int = 0  # decided campaigns after which the network is trained anew; 0: never
 
     @property
@@ -75,6 +76,7 @@ class Run:
         words = [str(self.world), str(self.shape), str(self.customers), self.caps, f"{self.at_random}+{self.decided}"]
         words += [f"control {self.control:g}"] if self.control else []
         words += [] if self.exploration is None else [f"exploration {self.exploration:g}"]
+        words += [] if self.forgetting is None else [f"forgetting {self.forgetting:g}"]
         words += [f"retrained every {self.retrain_every}"] if self.retrain_every else []
         return " ".join(words)
 
@@ -170,7 +172,8 @@ class SimulatedShop:
             place = folder / "data" / table.stem / "0.parquet"
             place.parent.mkdir(parents=True, exist_ok=True)
             os.link(table, place)  # rows of later days become files of their own beside it
-        (folder / "disco.yaml").write_text("data: data\nthreads: 1\n", encoding="utf-8")
+        model = "" if run.forgetting is None else f"model: {{forgetting: {run.forgetting:g}}}\n"
+        (folder / "disco.yaml").write_text(f"data: data\nthreads: 1\n{model}", encoding="utf-8")
         (folder / "context.safetensors").write_bytes(network.read_bytes())
         return cls(Shop.open(folder), Retailer.simulate(settings))
 

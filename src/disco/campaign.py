@@ -13,6 +13,7 @@ import numpy as np
 
 from disco import objective
 from disco.belief import BasketModel, Engagement, EngagementCounts, Evidence
+from disco.belief.forgetting import forgetting_of_baskets, forgetting_of_codes
 from disco.policy import Policy, rates_of_policy, require_policy
 from disco.records.arguments import kind_of
 from disco.records.arrays import Floats, Integers, Vector
@@ -31,11 +32,13 @@ class Belief:
     engagement: the share of receivers who buy, by depth and engagement score.
     head: what gives customers their engagement score; without it customers have one rate per depth, unless an audience
         brings scores.
+    learns_forgetting: whether `learn` chooses how fast baskets and codes are forgotten, by what past campaigns say.
     """
 
     basket: BasketModel
     engagement: Engagement
     head: EngagementHead | None = None
+    learns_forgetting: bool = False
 
     def __post_init__(self) -> None:
         _require(BasketModel, basket=self.basket)
@@ -45,8 +48,8 @@ class Belief:
         _require(EngagementHead, head=self.head)
         counts = self.engagement.counts
         if not counts.depths.size and counts.bins is None:  # nothing has matured: the head alone tells customers apart
-            counts = EngagementCounts(bins=self.head.bins)
-            object.__setattr__(self, "engagement", replace(self.engagement, counts=counts))
+            bare = self.engagement.with_counts(EngagementCounts(bins=self.head.bins))
+            object.__setattr__(self, "engagement", bare)
         elif counts.bins not in (None, self.head.bins):
             raise SchemaMismatchError(
                 "engagement head",
@@ -308,9 +311,9 @@ def expected_costs(audience: Audience, *, belief: Belief, offer: Offer, engine: 
 def learn(prior: Belief, lessons: Iterable[Lesson] | Lesson) -> Belief:
     """prior + Σ lessons, exactly: the same bits however the rows were cut into lessons.
 
-    A campaign may have several lessons, such as one per batch of outcomes. The basket model keeps campaigns in the
-    order of their first lesson, which matters to `BasketModel.forgetting` alone. Codes counted in other bins of the
-    engagement score than those of the prior are refused.
+    A campaign may have several lessons, such as one per batch of outcomes. Campaigns are kept in the order of their
+    first lesson, which matters to forgetting alone. Codes counted in other bins of the engagement score than those of
+    the prior are refused.
 
     >>> seen = Purchases(context=[[0.5], [1.0]], depth=[0.1, 0.2], full_price=[20.0, 30.0])
     >>> prior = Belief(basket=BasketModel(), engagement=Engagement())
@@ -324,11 +327,14 @@ def learn(prior: Belief, lessons: Iterable[Lesson] | Lesson) -> Belief:
     if others:
         found = f"{kind_of(lessons)} with {others[0]}" if isinstance(lessons, list | tuple) else kind_of(lessons)
         raise InputError("lessons", found=found, expected="lessons, such as [disco.Lesson.of(campaign, purchases)]")
-    basket, counts = prior.basket, prior.engagement.counts
+    basket, engagement = prior.basket, prior.engagement
     for lesson in given:
         basket = basket.add(lesson.baskets, campaign=lesson.campaign, context_names=lesson.context_names)
-        counts = counts + lesson.codes
-    return replace(prior, basket=basket, engagement=replace(prior.engagement, counts=counts))
+        engagement = engagement.with_codes(lesson.codes, campaign=lesson.campaign)
+    if prior.learns_forgetting:
+        basket = replace(basket, forgetting=forgetting_of_baskets(basket))
+        engagement = replace(engagement, forgetting=forgetting_of_codes(engagement))
+    return replace(prior, basket=basket, engagement=engagement)
 
 
 def _require(kind: type, **given: object) -> None:

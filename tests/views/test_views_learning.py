@@ -1,6 +1,9 @@
 """Learning in pictures and words: certainty, forecasts, drift, and codes assigned at random."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
+
+import pytest
 
 from disco.operations.learned import Exploration, ForecastOutcome, LearningProgress, VersionProgress
 from disco.records.estimate import Estimate
@@ -13,6 +16,8 @@ from disco.views.learning_pages import (
     forecasts_chart,
     forecasts_table,
     learning_words,
+    level_chart,
+    level_words,
     uncertainty_chart,
     versions_table,
 )
@@ -65,13 +70,38 @@ def test_a_ratio_lies_between_those_against_both_ends_of_the_forecast():
     row = drift_chart(progress(100.0)).rows[0].estimate
     assert (row.value, row.lower, row.upper) == (0.0, 100 / 125 - 1, 100 / 80 - 1)
     assert forecasts_table(progress(100.0), GBP).text() == (
-        ("c0", "£100.00 (£80.00 to £125.00)", "£100.00", "0.0% (−20.0% to +25.0%)"),
+        ("c0", "£100.00 (£80.00 to £125.00)", "£100.00", "0.0% (−20.0% to +25.0%)", "–", "–"),
     )
     assert forecasts_chart(progress(100.0, 60.0), GBP).title == (
         "Actual revenue was inside its forecast in 1 of 2 campaigns"
     )
     assert forecasts_chart(progress(), GBP) is None
     assert drift_chart(progress()) is None
+
+
+def corrected(actual, campaign, *, level, season=None, step=0.05):
+    return replace(came(actual, campaign), level=level, season=season, step=step)
+
+
+def test_actual_stands_beside_expected_with_level_and_season():
+    past = (corrected(90.0, "may", level=0.9), corrected(150.0, "december", level=0.8, season=1.25))
+    found = replace(progress(), forecasts=past)
+    chart = level_chart(found)
+    assert chart.title == "december brought 150% of what the model alone expected"  # 150 of a forecast of 100 × 1
+    assert [line.label for line in chart.lines] == ["Level", "Season"]
+    assert [list(line.y) for line in chart.lines] == [[0.9, 0.8], [1.0, 1.25]]
+    forecast, actual = chart.points
+    assert list(forecast.y) == [0.9, pytest.approx(1.0)]
+    assert list(actual.y) == [pytest.approx(0.81), pytest.approx(1.5)]
+    assert list(forecast.lower) == [pytest.approx(0.72), pytest.approx(0.8)]
+    assert forecasts_table(found, GBP).text()[1][4:] == ("80%", "125%")
+    assert level_words(found).startswith("The level moves by about 5% from one campaign to the next")
+
+
+def test_forecasts_that_were_not_corrected_have_no_level():
+    assert level_chart(progress(100.0)) is None
+    assert level_words(progress(100.0)) == ""
+    assert len(level_chart(replace(progress(), forecasts=(corrected(90.0, "may", level=0.9),))).lines) == 0
 
 
 def test_shares_assigned_at_random():

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from disco.adapters.engines import read_engine
 from disco.adapters.files import read_yaml
+from disco.records.arguments import read_number
 from disco.records.chunks import read_threads
 from disco.records.errors import InputError, MissingPartError, PlanError, Problem, UsageError, as_given, expected_of
 from disco.records.forecasting import CalendarEntry, ForecastRules, Level, SeasonSource, check_calendar
@@ -70,13 +71,22 @@ class ModelSettings(_Section):
 
     encoding: EncodingSettings = EncodingSettings()
     depth_scale: float = Field(default=0.5, gt=0, description="the depth that the encoding sees as 1")
-    forgetting: float = Field(
-        default=1.0, gt=0, le=1, description="weight of a campaign's evidence, per campaign since"
+    forgetting: Literal["learned"] | float = Field(
+        default=1.0,
+        description="weight of a campaign's baskets and codes, per campaign since: above 0, at most 1, or learned",
     )
     monotone: bool = Field(default=False, description="make every predicted curve non-decreasing in depth")
     smearing: bool = Field(
         default=True, description="correct money by what purchases brought over what a normal law of ln(basket) says"
     )
+
+    @field_validator("forgetting", mode="before")
+    @classmethod
+    def _usable_forgetting(cls, value: object) -> object:
+        if value == "learned":
+            return value
+        expected = "learned, or a number above 0, at most 1"
+        return read_number(value, where="forgetting", expected=expected, above=0.0, most=1.0)
 
 
 class EngagementSettings(_Section):
@@ -456,18 +466,23 @@ class ShopSettings(_Section):
         from disco.campaign import Belief
 
         model, engagement = self.model, self.engagement
+        forgetting = 1.0 if model.forgetting == "learned" else model.forgetting
         return Belief(
             basket=BasketModel(
                 encoding=_encoding(model),
                 depth_scale=model.depth_scale,
-                forgetting=model.forgetting,
+                forgetting=forgetting,
                 monotone=model.monotone,
                 smearing=model.smearing,
                 reason="the settings of the shop",
             ),
             engagement=Engagement(
-                prior_rate=engagement.prior_rate, prior_codes=engagement.prior_codes, override=engagement.override
+                prior_rate=engagement.prior_rate,
+                prior_codes=engagement.prior_codes,
+                override=engagement.override,
+                forgetting=forgetting,
             ),
+            learns_forgetting=model.forgetting == "learned",
         )
 
     @property

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,8 +32,8 @@ from disco.belief.engagement_posterior import (
     logit,
     lower_root,
 )
-from disco.belief.evidence import EngagementCounts
-from disco.belief.inputs import read_depth_column, read_only
+from disco.belief.evidence import EngagementCounts, aged_counts
+from disco.belief.inputs import read_depth_column, read_forgetting, read_only
 from disco.belief.law import BLOCK, normals
 from disco.records.arguments import read_column, read_count, read_level, read_positive, read_share
 from disco.records.arrays import Integers, Keys, Matrix, Vector
@@ -115,7 +116,7 @@ class SharedDraws:
         return drawn.rates(score, place, np.zeros(score.size, np.uint64), np.uint64(0))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Engagement:
     """Who buys with their code, by depth: learned, never falling with depth, defined everywhere.
 
@@ -133,6 +134,10 @@ class Engagement:
 
     #: What was observed: matured codes sent and redeemed, per depth and bin of the engagement score.
     counts: EngagementCounts = field(default_factory=EngagementCounts)
+    #: Those of `counts` that are known by campaign, the oldest first; any others never age.
+    campaigns: Mapping[str, EngagementCounts] = field(default_factory=dict, repr=False)
+    #: f in (0, 1]: codes of a campaign that is k campaigns old weigh fᵏ in the posterior. The counts stay exact.
+    forgetting: float = 1.0
     #: The rate expected before any code has matured, from 0 to 1.
     prior_rate: float = 0.1
     #: How many codes that expectation is worth.
@@ -141,8 +146,8 @@ class Engagement:
     drift: float = 1.0
     #: The population's mean rates set by the operator, {depth: rate}; they replace what was learned.
     override: Mapping[float, float] = field(default_factory=dict)
-    _laws: dict[bytes, EngagementLaw] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _rates: dict[bytes, Vector] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _laws: dict[bytes, EngagementLaw] = field(default_factory=dict, init=False, repr=False)
+    _rates: dict[bytes, Vector] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         read_share(self.prior_rate, where="engagement prior_rate")
@@ -153,11 +158,36 @@ class Engagement:
             for depth, rate in self.override.items()
         }
         object.__setattr__(self, "override", given)
+        object.__setattr__(self, "forgetting", read_forgetting(self.forgetting, where="engagement forgetting"))
+        object.__setattr__(self, "campaigns", MappingProxyType(dict(self.campaigns)))
+
+    def with_codes(self, counts: EngagementCounts, *, campaign: str) -> Engagement:
+        """That has also seen these codes of a campaign; counts without codes change nothing."""
+        if not counts.depths.size:
+            return self
+        own = self.campaigns.get(campaign, EngagementCounts()) + counts
+        return replace(self, counts=self.counts + counts, campaigns={**self.campaigns, campaign: own})
+
+    def with_counts(self, counts: EngagementCounts) -> Engagement:
+        """The same settings with these codes, which belong to no campaign."""
+        return replace(self, counts=counts, campaigns={})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Engagement) and self._said == other._said
+
+    __hash__ = None  # type: ignore[assignment]  # overrides are no key
+
+    @property
+    def _said(self) -> tuple[object, ...]:
+        """What decides every rate: campaigns only where they age, and their order with them."""
+        aged = list(self.campaigns.items()) if self.forgetting < 1.0 else None
+        return self.counts, aged, self.forgetting, self.prior_rate, self.prior_codes, self.drift, self.override
 
     @cached_property
     def posterior(self) -> EngagementPosterior:
         """The posterior, computed when first asked for."""
-        return fit(self.counts, prior_rate=self.prior_rate, prior_codes=self.prior_codes)
+        weighted = None if self.forgetting == 1.0 else aged_counts(self.counts, self.campaigns, self.forgetting)
+        return fit(self.counts, prior_rate=self.prior_rate, prior_codes=self.prior_codes, weighted=weighted)
 
     # ---- the population ------------------------------------------------------------------------------------------
 

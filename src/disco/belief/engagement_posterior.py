@@ -263,12 +263,21 @@ def _levels(target: Vector, offsets: Matrix, shares: Vector) -> Vector:
     return np.asarray(level)
 
 
-def fit(counts: EngagementCounts, *, prior_rate: float, prior_codes: float) -> EngagementPosterior:
-    """The posterior given these counts; before any, the prior."""
+def fit(
+    counts: EngagementCounts,
+    *,
+    prior_rate: float,
+    prior_codes: float,
+    weighted: tuple[Matrix, Matrix] | None = None,
+) -> EngagementPosterior:
+    """The posterior given these counts; before any, the prior.
+
+    weighted: codes sent and redeemed, (depths, columns), as they count where older campaigns count less.
+    """
     bins = counts.bins
     columns = 1 if bins is None else bins.count + 1
-    sent = counts.sent.reshape(-1, columns).astype(np.float64)
-    used = counts.redeemed.reshape(-1, columns).astype(np.float64)
+    sent, used = (counts.sent, counts.redeemed) if weighted is None else weighted
+    sent, used = (part.reshape(-1, columns).astype(np.float64) for part in (sent, used))
     centres = np.zeros(1) if bins is None else np.append(bins.centres, 0.0)
     nodes, sent, used = _pooled(counts.depths, sent, used)
     total = sent.sum()

@@ -12,6 +12,7 @@ score. Both find a row's depth in the same small table.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
@@ -587,6 +588,22 @@ class EngagementCounts:
 
 
 _ARRAYS = ("depths", "sent", "redeemed")
+
+
+def aged_counts(
+    counts: EngagementCounts, campaigns: Mapping[str, EngagementCounts], forgetting: float
+) -> tuple[Matrix, Matrix]:
+    """Codes sent and redeemed (depths, columns) where a campaign that is k campaigns old weighs forgettingᵏ.
+
+    campaigns: of `counts`, the oldest first; codes of none of them weigh 1.
+    """
+    columns = 1 if counts.bins is None else counts.bins.count + 1
+    sent, used = (part.reshape(-1, columns).astype(np.float64) for part in (counts.sent, counts.redeemed))
+    for age, one in enumerate(reversed(list(campaigns.values()))):
+        at, lost = np.searchsorted(counts.depths, one.depths), 1.0 - forgetting**age
+        sent[at] -= lost * one.sent.reshape(-1, columns)
+        used[at] -= lost * one.redeemed.reshape(-1, columns)
+    return sent, used
 
 
 def _bins_text(bins: ScoreBins | None) -> str:

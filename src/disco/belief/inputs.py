@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from disco.records.arguments import read_array
+from disco.records.arguments import read_array, read_number
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
 from disco.records.exact_sums import CONTEXT_LIMIT
@@ -101,3 +101,8 @@ def refuse_depth(depth: Vector, row: int) -> None:
         found=depth[row],
         expected="a share of the price in [0, 1], such as 0.20 for 20% off",
     )
+
+
+def read_forgetting(value: object, *, where: str) -> float:
+    """The weight of a campaign per campaign since."""
+    return read_number(value, where=where, expected="a factor per campaign in (0, 1]", above=0.0, most=1.0)

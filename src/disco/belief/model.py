@@ -18,7 +18,7 @@ from disco.belief import algebra, model_file
 from disco.belief.elementary import exp_array
 from disco.belief.encodings import Encoding, Prior, RadialBasis
 from disco.belief.evidence import Evidence
-from disco.belief.inputs import read_context, read_depth_column, read_names, require_names
+from disco.belief.inputs import read_context, read_depth_column, read_forgetting, read_names, require_names
 from disco.belief.law import FullPrices
 from disco.belief.posterior import (
     DepthSpread,
@@ -32,7 +32,7 @@ from disco.belief.posterior import (
     weighted_sums,
 )
 from disco.belief.smearing import Smearing, smearing_of
-from disco.records.arguments import column_names, read_array, read_number, read_positive
+from disco.records.arguments import column_names, read_array, read_positive
 from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.errors import IllConditionedError, InputError, SchemaMismatchError
 from disco.records.exact_sums import LOG_PRICE_LIMIT
@@ -101,9 +101,7 @@ class BasketModel:
         for name in ("noise_sd", "depth_scale"):
             if not _LEAST <= (getattr(self, name) or 1.0) <= _MOST:
                 raise InputError(name, found=getattr(self, name), expected=f"from {_LEAST:g} to {_MOST:g}")
-        expected = "a factor per campaign in (0, 1]"
-        forgetting = read_number(self.forgetting, where="forgetting", expected=expected, above=0.0, most=1.0)
-        object.__setattr__(self, "forgetting", forgetting)
+        object.__setattr__(self, "forgetting", read_forgetting(self.forgetting, where="forgetting"))
         if self.prior_precision is not None and not isinstance(self.prior_precision, Prior):
             expected = "None, a finite number above 0, or a Prior"
             given = read_positive(self.prior_precision, where="prior_precision", expected=expected)

@@ -78,13 +78,22 @@ class Movement:
     covariance: Matrix  # (τ, campaigns, campaigns) P
 
     @classmethod
-    def of(cls, depths: ArrayLike, *, levels: ArrayLike, information: ArrayLike, scale: float = USUAL_MOVE) -> Movement:
-        """From the level of each campaign at each depth.
+    def of(
+        cls,
+        depths: ArrayLike,
+        *,
+        levels: ArrayLike,
+        information: ArrayLike,
+        scale: float = USUAL_MOVE,
+        forgetting: float = 1.0,
+    ) -> Movement:
+        """From the level of each campaign at each depth, the oldest first.
 
         depths: (D,) from 0 to 1, ascending.
         levels: (campaigns, D) about anything that is common to all campaigns at a depth, such as the pooled belief.
         information: (campaigns, D) 1/variance of the levels; 0 where a campaign did not play a depth.
         scale: the median of τ before any campaign.
+        forgetting: by which older campaigns count less in the belief.
         """
         played = read_depth_column(depths)
         y, w = (read_array(table, where="levels of campaigns") for table in (levels, information))
@@ -97,11 +106,12 @@ class Movement:
             )
         prior = usual_moves(read_positive(scale, where="scale"))
         known = w.sum(axis=1) > 0
+        believed = (w * (forgetting ** np.arange(len(w))[::-1])[:, None])[known]
         y, w = y[known], w[known]
         total = w.sum(axis=0)
         at = total > 0
         played, y, w, total = played[at], y[:, at], w[:, at], total[at]
-        shares = (w / total).T
+        shares = (believed[:, at] / believed[:, at].sum(axis=0)).T
         precision = np.diag(w.sum(axis=1)) - (w / total) @ w.T
         moment = (w * (y - (w * y).sum(axis=0) / total)).sum(axis=1)
         count = len(y)
@@ -130,7 +140,7 @@ class Movement:
 
     @classmethod
     def of_engagement(cls, engagement: Engagement, campaigns: Sequence[EngagementCounts]) -> Movement:
-        """Of the logit of engagement. campaigns: the counts of each, together those that `engagement` has learned."""
+        """Of the logit of engagement. campaigns: the counts of each, the oldest first, together its own."""
         whole = engagement.counts
         codes = sum(int(counts.sent.sum()) for counts in campaigns)
         if codes != int(whole.sent.sum()):
@@ -144,7 +154,7 @@ class Movement:
             sent[place, rows] = counts.sent.reshape(-1, columns)
             used[place, rows] = counts.redeemed.reshape(-1, columns)
         levels, information = code_levels(sent, used, curve.logits.T)
-        return cls.of(whole.depths, levels=levels, information=information)
+        return cls.of(whole.depths, levels=levels, information=information, forgetting=engagement.forgetting)
 
     @classmethod
     def of_baskets(cls, model: BasketModel) -> Movement:
@@ -160,7 +170,7 @@ class Movement:
                 rows = evidence.rows.astype(np.float64)
                 left = sums[:, 0, -1] - (sums[:, 0, :-1] * line[at]).sum(axis=1)  # Σ(y − ψᵀθ̂)
                 levels[place, at], information[place, at] = left / rows, rows / spread[at]
-        return cls.of(depths, levels=levels, information=information)
+        return cls.of(depths, levels=levels, information=information, forgetting=model.forgetting)
 
     @property
     def rests_on_prior(self) -> bool:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from disco.operations.outcomes import Ingested, Quarantine, Reverted
     from disco.operations.overview import CampaignList
     from disco.operations.plan import PlanResult, PlanVerdict, TablesVerdict
+    from disco.operations.predictive import Predictive
     from disco.operations.replay import PropensitiesResult, ReplayResult
     from disco.operations.results import AllResults, CampaignResults
     from disco.operations.review import PlanCopy, PlanDifference, PlanReview
@@ -687,6 +688,13 @@ class Shop(ShopFolder):
         day = as_of or self.clock.today()
         with self.store() as store:
             return check_launched(store, self.data, campaign, as_of=day, network=trained)
+
+    def predictive(self, campaign: str | None = None) -> Predictive:
+        """What past plans forecast of each customer, against what happened; of one campaign, or of the latest."""
+        from disco.operations.predictive import predictive
+
+        with self.store() as store:
+            return predictive(store, prior=self.prior(), today=self.clock.today(), campaign=campaign)
 
     def validate(self, *, as_of: date | None = None) -> TablesVerdict:
         """Every problem of the shop's tables; as_of: the last day that dates may name (default: today)."""

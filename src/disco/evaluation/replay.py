@@ -357,7 +357,7 @@ def known_at_start(
     require_names(log.context_names, belief.basket.context_names)
     bins = _bins(belief, log, warm, first) if learn_engagement else None
     if bins is not None and belief.engagement.counts.bins is None:
-        belief = replace(belief, engagement=replace(belief.engagement, counts=EngagementCounts(bins=bins)))
+        belief = replace(belief, engagement=belief.engagement.with_counts(EngagementCounts(bins=bins)))
     if warm is None:
         return belief, log
     require_names(warm.context_names, log.context_names or belief.basket.context_names)

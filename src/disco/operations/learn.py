@@ -341,6 +341,9 @@ def engagement_text(belief: Belief) -> str:
     content: dict[str, Any] = {name: getattr(engagement, name) for name in _SETTINGS}
     content["override"] = sorted(engagement.override.items())
     content["counts"] = counts_form(engagement.counts)
+    if engagement.forgetting < 1.0:  # without it campaigns do not matter, and a version has its bytes of before
+        content["forgetting"] = engagement.forgetting
+        content["campaigns"] = [[name, counts_form(one)] for name, one in engagement.campaigns.items()]
     if belief.head is not None:
         content["head"] = belief.head.to_json()
     elif (bins := engagement.counts.bins) is not None:  # scores given by hand
@@ -367,10 +370,12 @@ def belief_of(record: VersionRecord) -> Belief:
     """The belief a version holds."""
     read = json.loads(record.engagement)
     head = EngagementHead.from_json(read.pop("head")) if "head" in read else None
-    counts, override = read_counts(read.pop("counts"), None if head is None else head.bins), dict(read.pop("override"))
+    bins = None if head is None else head.bins
+    counts, override = read_counts(read.pop("counts"), bins), dict(read.pop("override"))
+    campaigns = {name: read_counts(form, bins) for name, form in read.pop("campaigns", ())}
     return Belief(
         basket=BasketModel.from_bytes(record.basket, name=f"version {record.number} of belief"),
-        engagement=Engagement(counts=counts, override=override, **read),
+        engagement=Engagement(counts=counts, campaigns=campaigns, override=override, **read),
         head=head,
     )
 
@@ -434,7 +439,7 @@ def learned_before(transaction: Transaction, belief: Belief, version: VersionRec
     lessons = lessons_of(transaction, campaigns, network, is_matured=lambda record: record.matures_on <= made_on)
     nothing = Belief(
         basket=replace(belief.basket, campaigns={}),
-        engagement=replace(belief.engagement, counts=EngagementCounts()),
+        engagement=belief.engagement.with_counts(EngagementCounts()),
         head=belief.head,
     )
     return learn(nothing, [stored.lesson for stored in lessons])
@@ -450,7 +455,7 @@ def deciding_belief(transaction: Transaction, record: CampaignRecord, *, prior: 
     solution, engagement, basket = record.solution, belief.engagement, belief.basket
     if solution.head is None:
         rates = dict(zip(solution.depths, solution.engagement, strict=True))
-        engagement = replace(engagement, counts=engagement.counts.margin, override=rates)
+        engagement = replace(engagement.with_counts(engagement.counts.margin), override=rates)
     if basket.campaigns and not solution.spread_by_depth:
         basket = replace(basket, noise_sd=basket.posterior.noise_sd)
     return Belief(basket=basket, engagement=engagement, head=solution.engagement_head)

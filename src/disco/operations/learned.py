@@ -1,5 +1,6 @@
 """What the model has learned: what it says about each depth, and how it came to know it."""
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -98,8 +99,8 @@ def learned_belief(store: Store, version: int | None = None) -> LearnedBelief:
     """What that version of the model has learned; None: the active one."""
     with store.reading() as transaction:
         record = version_of(transaction, version)
-        parts = _codes_by_campaign(transaction, record)
-    belief = belief_of(record)
+        belief = belief_of(record)
+        parts = list(belief.engagement.campaigns.values()) or _codes_by_campaign(transaction, record)
     with without_compiler():  # one customer's curve
         movement = None if not parts else Movement.of_engagement(belief.engagement, parts)
         curve = learned_curve(belief, movement)
@@ -217,11 +218,22 @@ class ForecastOutcome:
     """Revenue of the codes of the launch, with its 90% interval."""
     actual: float
     """Revenue with these codes."""
+    level: float | None = None
+    """What the forecast took the model's expectation times, for all depths alike; None where it was not corrected."""
+    season: float | None = None
+    """What it took it times on top, for the season of the campaign; None where no season was known."""
+    step: float | None = None
+    """How far the level was taken to move from campaign to campaign; None where it was taken as fixed."""
 
     @property
     def ratio(self) -> float | None:
         """actual / forecast; None where nothing was expected."""
         return self.actual / self.forecast.value if self.forecast.value > 0 else None
+
+    @property
+    def factor(self) -> float:
+        """Level times season."""
+        return (1.0 if self.level is None else self.level) * (1.0 if self.season is None else self.season)
 
     @property
     def inside(self) -> bool:
@@ -309,14 +321,27 @@ def uncertainty(belief: Belief, depths: Vector) -> float | None:
 def _forecast(
     transaction: Transaction, record: CampaignRecord, sales_of: Callable[[Transaction, str], CodeSales]
 ) -> ForecastOutcome | None:
-    expected = transaction.plans.get(record.plan_id).summary.total
+    summary = transaction.plans.get(record.plan_id).summary
+    expected = summary.total
     if expected is None:
         return None
     sales = sales_of(transaction, record.campaign)
     if not sales.purchases:  # its outcomes were not sent
         return None
     actual = sales.revenue - sales.late_revenue
-    return ForecastOutcome(campaign=record.campaign, forecast=expected.revenue, actual=actual)
+    found = ForecastOutcome(campaign=record.campaign, forecast=expected.revenue, actual=actual)
+    corrected = [
+        arm.correction for arm in summary.arms.values() if arm.correction is not None and arm.money is not None
+    ]
+    if not corrected:
+        return found
+    first = corrected[0]  # of the decided codes, where there are any; the others have the same level
+    return replace(
+        found,
+        level=math.exp(first.log_factor - (first.log_season or 0.0)),
+        season=None if first.log_season is None else math.exp(first.log_season),
+        step=first.level_step,
+    )
 
 
 def _exploration(record: CampaignRecord, summary: PlanSummary) -> Exploration:

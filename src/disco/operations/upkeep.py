@@ -558,7 +558,7 @@ def _version(transaction: Transaction, *, number: int) -> Iterator[Diagnosis]:
     belief = belief_of(kept)
     prior = Belief(
         basket=replace(belief.basket, campaigns={}),
-        engagement=replace(belief.engagement, counts=EngagementCounts()),
+        engagement=belief.engagement.with_counts(EngagementCounts()),
     )
     if missing := sorted(set(kept.campaigns) - set(transaction.plans.names())):
         words = f"it was learned from campaigns that are not there: {', '.join(missing)}"

@@ -91,6 +91,48 @@ def drift_chart(found: LearningProgress) -> IntervalChart | None:
     )
 
 
+def level_chart(found: LearningProgress) -> CurveChart | None:
+    """What campaigns brought as a share of what the model alone expected, and what their forecasts took it times.
+
+    None: no forecast was corrected yet.
+    """
+    shown = [one for one in found.forecasts if one.ratio is not None]
+    if all(one.level is None for one in shown):
+        return None
+    places = range(1, len(shown) + 1)
+    by_line = [("Level", [1.0 if one.level is None else one.level for one in shown])]
+    if any(one.season is not None for one in shown):
+        by_line.append(("Season", [1.0 if one.season is None else one.season for one in shown]))
+    brought = [one.actual / one.forecast.value * one.factor for one in shown]
+    ends = [[end / one.forecast.value * one.factor for end in _ends(one.forecast)] for one in shown]
+    lower, upper = zip(*ends, strict=True)
+    parts = "level × season" if len(by_line) > 1 else "the level"
+    return CurveChart(
+        title=f"{shown[-1].campaign} brought {percent(brought[-1], decimals=0)} of what the model alone expected",
+        subtitle=f"Revenue relative to what the model alone expected; the forecast took it times {parts}",
+        x=Axis("Campaign", Names([one.campaign for one in shown])),
+        y=Axis("Of what the model expected", Percent(decimals=0)),
+        interval="90% interval",
+        lines=[Line(name, places, shares) for name, shares in by_line] if len(shown) > 1 else [],
+        points=[
+            Points("Forecast", places, [one.factor for one in shown], lower, upper),
+            Points("Actual", places, brought),
+        ],
+        from_zero=True,
+    )
+
+
+def level_words(found: LearningProgress) -> str:
+    """How far the level was taken to move at the last forecast, in a sentence; empty where it was taken as fixed."""
+    steps = [one.step for one in found.forecasts if one.step is not None]
+    if not steps:
+        return ""
+    return (
+        f"The level moves by about {percent(steps[-1], decimals=0)} from one campaign to the next, as far as earlier "
+        "campaigns say. Level and season are in every forecast and in the budget."
+    )
+
+
 def drift_words(found: LearningProgress) -> str:
     """Whether the latest campaigns missed their forecasts on one side."""
     missed = [0 if one.inside else 1 if one.actual > one.forecast.value else -1 for one in found.forecasts]
@@ -156,11 +198,21 @@ def forecasts_table(found: LearningProgress, currency: Currency) -> Table:
             Column("Forecast revenue (90%)", unit),
             Column("Actual revenue", unit),
             Column("Against the forecast (90%)", Percent(signed=True)),
+            Column("Level", Percent(decimals=0)),
+            Column("Season", Percent(decimals=0)),
         ],
         rows=[
-            [one.campaign, one.forecast, one.actual, None if one.ratio is None else _ratio(one)]
+            [
+                one.campaign,
+                one.forecast,
+                one.actual,
+                None if one.ratio is None else _ratio(one),
+                one.level,
+                one.season,
+            ]
             for one in found.forecasts
         ],
+        note="The forecast is what the model expects of these customers, times level and season.",
     )
 
 

@@ -109,6 +109,10 @@ def check(
             help="Date of the features (default: the day after the last order) or of the read-out.",
         ),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Also write a page for scientists: forecasts of past campaigns against what happened."),
+    ] = None,
     shop: Annotated[Path, typer.Option(help="Folder with disco.yaml.")] = Path(),
 ) -> None:
     """Check whether decisions can be based on these features and this network; exit 1 when a check fails.
@@ -124,12 +128,19 @@ def check(
         raise UsageError("--as-of cannot be combined with --features: the file has its own date")
     if features is not None and campaign is not None:
         raise UsageError("--features cannot be combined with a campaign: a campaign has its own")
+    if features is not None and html is not None:
+        raise UsageError("--features cannot be combined with --html: a file of features has no forecasts")
+    check_outputs(html, shop=shop)
     trained = open_shop(shop).data.network() if network is None else ContextNetwork.load(network)
     if features is not None:
         found = check_features(trained, features)
     else:
         found = open_shop(shop).check(campaign, as_of=day_of(as_of), network=trained)
     warn(found.warnings)
+    if html is not None:
+        from disco.views.predictive import predictive_report
+
+        predictive_report(open_shop(shop).predictive(campaign)).save(html)
     terminal.show(found, _check_text(found))
     if found.failed:
         raise typer.Exit(1)

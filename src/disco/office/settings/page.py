@@ -39,7 +39,10 @@ _FIELDS = {
     "csv.decimal": ("CSV decimal mark", "A point or a comma. Empty: a point."),
     "csv.dates": ("CSV dates", "Such as %d.%m.%Y. Empty: 2027-03-08."),
     "csv.encoding": ("CSV encoding", "Such as cp1252. Empty: found in each file."),
-    "model.forgetting": ("Weight of older campaigns", "Per campaign since, from above 0 to 1. 1: none is forgotten."),
+    "model.forgetting": (
+        "Weight of older campaigns",
+        "Per campaign since, from above 0 to 1, or learned. 1: none is forgotten.",
+    ),
     "engagement.prior_rate": (
         "Share of receivers who buy",
         "The model's, before anything was learned; between 0 and 1.",

@@ -20,6 +20,8 @@ from disco.views.learning_pages import (
     forecasts_chart,
     forecasts_table,
     learning_words,
+    level_chart,
+    level_words,
     uncertainty_chart,
     versions_table,
 )
@@ -54,6 +56,9 @@ class LearningPage(Page):
     uncertainty: CurveChart | None
     forecasts: CurveChart | None
     drift: IntervalChart | None
+    level: CurveChart | None
+    """Actual against expected, with what the forecasts took it times."""
+    level_words: str
     exploration: BarChart | None
     versions: Table
     forecast_table: Table
@@ -132,6 +137,8 @@ def _page(request: Request, shop: Shop, *, ticked: tuple[str, ...] | None = None
         uncertainty=uncertainty_chart(found),
         forecasts=forecasts_chart(found, currency),
         drift=drift_chart(found),
+        level=level_chart(found),
+        level_words=level_words(found),
         exploration=exploration_chart(found),
         versions=versions_table(found),
         forecast_table=forecasts_table(found, currency),
