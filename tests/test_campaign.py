@@ -444,3 +444,17 @@ def test_lists_do_as_well_as_arrays_and_one_cap_stands_for_all():
     people = audience(40)
     lists = Audience(ids=people.ids.tolist(), context=people.context.tolist(), known=people.known.tolist())
     assert np.array_equal(run(lists, offer, Thompson()).choice, run(people, offer, Thompson()).choice)
+
+
+def test_forgetting_is_chosen_from_the_lessons_where_a_belief_asks_for_it():
+    """The response to depth fades: codes of early campaigns are misleading, and only they."""
+    prior = Belief(basket=BasketModel(), engagement=Engagement(), learns_forgetting=True)
+    none = Evidence.empty(1)
+    sent = np.full(3, 4000)
+    rates = [0.15 + np.array([0.0, 0.05, 0.15]) * 0.7**place for place in range(9)]
+    counts = [EngagementCounts([0.1, 0.2, 0.3], sent, np.rint(sent * rate).astype(np.int64)) for rate in rates]
+    lessons = [Lesson(campaign=f"c{place}", baskets=none, codes=one) for place, one in enumerate(counts)]
+    found = learn(prior, lessons)
+    assert found.engagement.forgetting < 1.0 == found.basket.forgetting
+    assert learn(learn(prior, lessons[:5]), lessons[5:]) == found  # whatever was learned in between
+    assert learn(replace(prior, learns_forgetting=False), lessons).engagement.forgetting == 1.0

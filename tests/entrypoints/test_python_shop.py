@@ -59,6 +59,9 @@ def test_scale_forgetting_and_engagement_reach_the_belief(tmp_path: Path) -> Non
     ).prior()
     assert (belief.basket.depth_scale, belief.basket.forgetting, belief.basket.monotone) == (0.4, 0.9, True)
     assert belief.engagement.rates([0.2, 0.3]).tolist() == [0.15, pytest.approx(0.3)]
+    assert (belief.engagement.forgetting, belief.learns_forgetting) == (0.9, False)
+    learning = configured(tmp_path, model={"forgetting": "learned"}).prior()
+    assert (learning.basket.forgetting, learning.learns_forgetting) == (1.0, True)
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,40 @@ def test_a_campaign_under_a_new_network_asks_for_a_rebuild(shop, launched):
         learn(shop, "summer")
 
 
+def two_learned(shop, **settings):
+    """A version from two campaigns whose codes have matured: a third of the first, half of the second were used."""
+    prior = replace(shop.prior, basket=replace(shop.prior.basket, **settings))
+    prior = replace(prior, engagement=replace(prior.engagement, **settings))
+    for name, every in (("spring", 3), ("summer", 2)):
+        launched = shop.launch(shop.plan(campaign=name))
+        receive(shop, of_campaign(shop, launched, name, slice(None, None, every)), campaign=name)
+    return learn_campaigns(shop.store, ["spring", "summer"], prior=prior, as_of=shop.after, clock=shop.clock)
+
+
+def test_codes_are_forgotten_as_baskets_are_and_a_version_says_so(shop):
+    learned = two_learned(shop, forgetting=0.5)
+    engagement = learned.belief.engagement
+    first, second = (engagement.campaigns[name] for name in ("spring", "summer"))
+    assert engagement.counts == first + second
+    belief, record = active_belief(shop.store, prior=shop.prior)
+    assert belief.engagement == engagement
+    assert (belief.engagement.posterior.mean == engagement.posterior.mean).all()
+    plain = belief.engagement.with_counts(engagement.counts).rates([0.1, 0.3])
+    assert (
+        belief.engagement.rates([0.1, 0.3]) > plain
+    ).all()  # the later campaign, of which more was used, counts more
+    assert all(finding.ok for finding in audit(shop.store))
+    assert learned_belief(shop.store).movement is not None
+    assert "forgetting" in record.engagement
+
+
+def test_without_forgetting_a_version_keeps_its_bytes(shop):
+    two_learned(shop)
+    _, record = active_belief(shop.store, prior=shop.prior)
+    assert "campaigns" not in record.engagement
+    assert "forgetting" not in record.engagement
+
+
 def test_an_unknown_campaign_is_named(shop):
     with pytest.raises(StateError, match="winter"):
         learn_campaigns(shop.store, ["winter"], prior=shop.prior, as_of=shop.after, clock=shop.clock)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from disco.operations.forecast import past_forecasts
+from disco.operations.learn import learn_campaigns
+from disco.operations.outcomes import ingest
 from disco.operations.season import Lessons, ShopSeason
 from disco.records.errors import InputError
 from disco.records.forecasting import CalendarEntry, DailyHistory, ForecastRules, SeasonSource, check_calendar
@@ -67,6 +69,22 @@ def test_a_campaign_is_compared_in_its_season_and_the_next_is_forecast_in_its_ow
     assert found.log_season == pytest.approx(np.log(1.5))
     assert found.factors([0.1])[0] == pytest.approx(1.5, rel=1e-5)
     assert "used 1.50 times as often" in found.season_words()
+
+
+def test_codes_that_are_forgotten_weigh_less_in_the_season_that_was_learned(shop):
+    season = ShopSeason.of(None, ForecastRules(season=SeasonSource.NONE))
+    for name in ("first", "second", "third"):
+        launched = shop.launch(shop.plan(campaign=name))
+        rows = shop.sent(launched)[: 30 if name != "second" else 0]
+        table = shop.outcomes(rows, campaign_id=[name] * len(rows))
+        ingest(shop.store, name, table, source="test", clock=shop.clock)
+        learn_campaigns(shop.store, [name], prior=shop.prior, as_of=shop.after, clock=shop.clock)
+    with shop.store.reading() as transaction:
+        whole, half = (Lessons(transaction, season, forgetting=f) for f in (1.0, 0.5))
+        names = ["first", "second", "third"]
+        used = whole._weights(names)
+        assert min(used[0], used[2]) > 0 == used[1]
+        assert half._weights(names) == [used[0] / 4, 0.0, used[2]]
 
 
 def test_a_season_moves_all_depths_alike_and_adds_its_own_doubt():

@@ -228,7 +228,8 @@ def past_forecasts(
             for anew in [_made_anew_by(record, belief, rules)]
             if anew is not None or (record.solution.head is not None) is personal
         ]
-        lessons = None if season is None else Lessons(transaction, season)
+        forgetting = 1.0 if belief is None else belief.engagement.forgetting
+        lessons = None if season is None else Lessons(transaction, season, forgetting=forgetting)
         for place, (record, anew) in enumerate(over[-most:]):
             factor = 1.0 if lessons is None else float(np.exp(lessons.before(record)))
             for decided, seen in _backtest(transaction, record, place=place, anew=anew, engine=engine).items():

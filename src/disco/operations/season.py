@@ -80,8 +80,9 @@ def shop_season(site: "Site", plan: Plan, belief: "Belief") -> ShopSeason | None
 class Lessons:
     """The campaigns of a shop with their seasons, and how many codes each has taught about."""
 
-    def __init__(self, transaction: Transaction, season: ShopSeason) -> None:
-        self._transaction, self._season = transaction, season
+    def __init__(self, transaction: Transaction, season: ShopSeason, *, forgetting: float = 1.0) -> None:
+        """forgetting: by which older codes count less in the model."""
+        self._transaction, self._season, self._forgetting = transaction, season, forgetting
         self._used: dict[str, float] = {}
 
     @cached_property
@@ -96,7 +97,7 @@ class Lessons:
         known = [self._records[name] for name in learned if name in self._records]
         known = [record for record in known if record.matures_on <= until]
         seasons: Sequence[CampaignSeason] = [self._season.campaign(record.plan) for record in known]
-        return self._season.campaign(plan).against(seasons, [self._uses(record.campaign) for record in known])
+        return self._season.campaign(plan).against(seasons, self._weights([record.campaign for record in known]))
 
     def before(self, record: CampaignRecord) -> float:
         """The same of a campaign that is over, by the version of the model that planned it: the mean."""
@@ -105,6 +106,13 @@ class Lessons:
             return 0.0
         made_on = self._transaction.locale.day_of(version.made_at)
         return self.relative(record.plan, version.campaigns, until=made_on)[0]
+
+    def _weights(self, campaigns: Sequence[str]) -> list[float]:
+        """What each is of what the model learned: codes used, and less with each later one that taught any."""
+        uses = {name: self._uses(name) for name in campaigns}
+        taught = [name for name, one in self._records.items() if name in uses and one.recalled_at is None]
+        ages = {name: age for age, name in enumerate(reversed(taught))}
+        return [uses[name] * self._forgetting ** ages.get(name, 0) for name in campaigns]
 
     def _uses(self, campaign: str) -> float:
         """Codes of a campaign that were used, among those that engagement is learned from."""
