@@ -20,12 +20,14 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 DEPTHS = (0.10, 0.15, 0.20, 0.25, 0.30, 0.35, 0.40, 0.45)
 NOISE = 0.7
+DEFAULTS = "own rates, defaults of a shop"  # exploration 0.1 and smearing; "own rates" has 1 and none
 Job = Callable[[], Any]
 
 
@@ -63,7 +65,8 @@ def disco(count: int, *, float32: bool = False) -> dict[str, Job]:
 
 
 def disco_values(count: int) -> dict[str, Job]:
-    """Draws and values with one rate per depth, and with every customer's own drawn rate."""
+    """Draws and values with one rate per depth, and with every customer's own drawn rate, by two groups of settings."""
+    from disco.adapters.config import EXPLORATION
     from disco.adapters.engines import LocalEngine
     from disco.belief import BasketModel, Engagement, EngagementCounts, RadialBasis
     from disco.campaign import Belief, values_of
@@ -80,13 +83,13 @@ def disco_values(count: int) -> dict[str, Job]:
     counts = EngagementCounts.of(depth, used, score=score, bins=head.bins)
     audience = Audience(ids=np.arange(count), context=context, known=True)
 
-    def job(belief: Belief) -> Job:
+    def job(belief: Belief, exploration: float = 1.0) -> Job:
         return lambda: values_of(
             audience,
             belief=belief,
             depths=np.array(DEPTHS),
             revenue_weight=3.0,
-            policy=Thompson(),
+            policy=Thompson(exploration=exploration),
             seed=1,
             campaign="bench",
             engine=engine,
@@ -95,6 +98,10 @@ def disco_values(count: int) -> dict[str, Job]:
     return {
         "one rate per depth": job(Belief(basket=model, engagement=Engagement(counts=counts.margin))),
         "own rates": job(Belief(basket=model, engagement=Engagement(counts=counts), head=head)),
+        DEFAULTS: job(
+            Belief(basket=replace(model, smearing=True), engagement=Engagement(counts=counts), head=head),
+            exploration=EXPLORATION,
+        ),
         "count codes": lambda: EngagementCounts.of(depth, used, score=score, bins=head.bins),
     }
 
@@ -278,6 +285,8 @@ def verdict(results: dict[str, Any], count: int) -> None:
     ratio = statistics.median(b / a for a, b in zip(one, own, strict=True))
     print()
     print(f"{'own rates against one per depth':36} {ratio:6.2f}×  wanted ≤ 2×  {'met' if ratio <= 2 else 'NOT MET'}")
+    ratio = statistics.median(b / a for a, b in zip(own, values[DEFAULTS][0], strict=True))
+    print(f"{'defaults against exploration 1':36} {ratio:6.2f}×  wanted ≤ 1.2×  {'met' if ratio <= 1.2 else 'NOT MET'}")
     if peers:
         fastest = min(statistics.median(found["draw"][0]) for found in peers.values()) / statistics.median(own)
         figures.append(("own rates against the fastest peer", fastest, 4.0))
