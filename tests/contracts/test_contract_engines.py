@@ -13,7 +13,8 @@ import pytest
 from numba import cloudpickle
 from spark_cluster import spark_engine
 
-from disco.adapters.engines import LocalEngine, read_engine
+from disco.adapters.config import load_settings
+from disco.adapters.engines import LocalEngine
 from disco.adapters.engines.spark import SparkEngine
 from disco.allocation import allocate, frontier
 from disco.allocation import table as tables
@@ -233,6 +234,6 @@ def test_one_thread_per_processor_unless_told():
     assert chunks.read_threads(None) == LocalEngine().threads == chunks.processors()
 
 
-def test_an_engine_of_another_name_is_refused():
+def test_an_engine_of_another_name_is_refused(tmp_path):
     with pytest.raises(InputError, match="'local' or 'spark'"):
-        read_engine("spork")
+        load_settings(tmp_path, flags={"engine": "spork"})

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from disco.adapters.engines import read_engine
 from disco.adapters.files import read_yaml
 from disco.records.arguments import read_number
 from disco.records.chunks import read_threads
@@ -453,7 +452,9 @@ class ShopSettings(_Section):
     @field_validator("engine")
     @classmethod
     def _known_engine(cls, name: str) -> str:
-        return read_engine(name)
+        if name not in ("local", "spark"):
+            raise InputError("engine", found=repr(name), expected="'local' or 'spark'")
+        return name
 
     @field_validator("threads")
     @classmethod

@@ -152,14 +152,10 @@ def _raw(
     table: sa.Table,
     key: str | None = None,
     value: object = None,
-    *,
-    order: str | None = None,
 ) -> list[Mapping[str, Any]]:
     """Rows with their cells as the database holds them, whatever a cell's type became."""
     # a bare * converts nothing, and a migration does not know the columns of later revisions
     rows: sa.Select[Any] = sa.select(sa.literal_column("*")).select_from(table)
     if key is not None:
         rows = rows.where(table.c[key] == value)
-    if order is not None:
-        rows = rows.order_by(table.c[order])
     return [dict(row) for row in connection.execute(rows).mappings()]

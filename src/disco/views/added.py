@@ -15,22 +15,21 @@ _LEAST_OF_FOUR = 2.24  # standard errors: of a normal law, one value in eighty i
 
 def added_table(found: Added) -> Table:
     """Each figure per customer, with codes and without, and in total."""
-    rows: list[list[Cell]] = [
-        [
-            name.capitalize(),
-            FigureCell(figure.others, _unit(found, name)),
-            FigureCell(figure.held, _unit(found, name)),
-            FigureCell(_interval(figure.per_customer), _unit(found, name, signed=True)),
-            FigureCell(_interval(figure.total), _total(found, name)),
-            figure.relative,
-        ]
-        for name, figure in found.figures().items()
-    ]
-    columns: list[Column | str] = [
-        *("Figure", "Per person with codes", "Held out", "Added per person (90%)", "Added in total (90%)"),
-        Column("Share", Percent(signed=True)),
-    ]
-    return Table(caption="What codes added", columns=columns, rows=rows)
+    figures = found.figures()
+    return Table.of(
+        "What codes added",
+        figures,
+        {
+            "Figure": str.capitalize,
+            "Per person with codes": lambda name: FigureCell(figures[name].others, _unit(found, name)),
+            "Held out": lambda name: FigureCell(figures[name].held, _unit(found, name)),
+            "Added per person (90%)": lambda name: FigureCell(
+                _interval(figures[name].per_customer), _unit(found, name, signed=True)
+            ),
+            "Added in total (90%)": lambda name: FigureCell(_interval(figures[name].total), _total(found, name)),
+            Column("Share", Percent(signed=True)): lambda name: figures[name].relative,
+        },
+    )
 
 
 def _interval(found: Estimate) -> Estimate | float:

@@ -304,34 +304,21 @@ def expected_revenue(forecast: MoneyForecast) -> Estimate:
 def campaigns_table(campaigns: Sequence[CampaignResults]) -> Table:
     """One line per campaign: expected and actual revenue, and the result against its control."""
     unit = money_of(campaigns[0]) if campaigns else Money()
-    rows: list[list[Cell]] = []
-    for one in campaigns:
-        plan, arms = one.plan, one.arms.values()
-        rows.append(
-            [
-                plan.campaign,
-                plan.policy.name,
-                sum(arm.summary.recipients for arm in arms),
-                sum(arm.summary.purchasers for arm in arms),
-                None if one.expected is None else expected_revenue(one.expected),
-                one.revenue,
-                "–" if one.against_forecast is None else one.against_forecast.label,
-                primary_uplift(one),
-            ]
-        )
-    return Table(
-        caption="Campaign by campaign",
-        columns=[
-            "Campaign",
-            "Policy",
-            Column("Codes", Count()),
-            Column("Purchases", Count()),
-            Column("Expected revenue (90%)", unit),
-            Column("Actual revenue", unit),
-            "Against forecast",
-            Column("Objective against control (95%)", UPLIFT),
-        ],
-        rows=rows,
+    return Table.of(
+        "Campaign by campaign",
+        campaigns,
+        {
+            "Campaign": lambda one: one.plan.campaign,
+            "Policy": lambda one: one.plan.policy.name,
+            Column("Codes", Count()): lambda one: sum(arm.summary.recipients for arm in one.arms.values()),
+            Column("Purchases", Count()): lambda one: sum(arm.summary.purchasers for arm in one.arms.values()),
+            Column("Expected revenue (90%)", unit): lambda one: (
+                None if one.expected is None else expected_revenue(one.expected)
+            ),
+            Column("Actual revenue", unit): lambda one: one.revenue,
+            "Against forecast": lambda one: "–" if one.against_forecast is None else one.against_forecast.label,
+            Column("Objective against control (95%)", UPLIFT): primary_uplift,
+        },
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from disco.operations.demand import Demand, DemandPoint, ObservedPoint
+from disco.operations.demand import Demand, DemandPoint
 from disco.records.depths import depth_percent
 from disco.records.estimate import Estimate
 from disco.records.money import read_currency
@@ -110,45 +110,32 @@ def basket_chart(demand: Demand) -> CurveChart | None:
 
 def curve_table(demand: Demand) -> Table:
     """The curve, one row per depth."""
-    return Table(
-        caption="Expected at each depth",
-        columns=[
-            "Depth",
-            Column("Revenue per code (90%)", _money(demand)),
-            Column("Share who buy (90%)", Percent()),
-            Column("Basket (90%)", _money(demand)),
-            "Known",
-        ],
-        rows=[
-            [
-                depth_percent(point.depth),
-                point.revenue_per_code,
-                point.engagement,
-                point.basket,
-                "extrapolated" if point.extrapolated else "from purchases",
-            ]
-            for point in demand.curve
-        ],
+    return Table.of(
+        "Expected at each depth",
+        demand.curve,
+        {
+            "Depth": lambda point: depth_percent(point.depth),
+            Column("Revenue per code (90%)", _money(demand)): lambda point: point.revenue_per_code,
+            Column("Share who buy (90%)", Percent()): lambda point: point.engagement,
+            Column("Basket (90%)", _money(demand)): lambda point: point.basket,
+            "Known": lambda point: "extrapolated" if point.extrapolated else "from purchases",
+        },
     )
 
 
 def observed_table(demand: Demand) -> Table:
     """What was seen, one row per depth that was bought with."""
-    return Table(
-        caption="What was seen",
-        columns=[
-            "Depth",
-            Column("Codes that expired", Count()),
-            Column("Purchases", Count()),
-            Column("Share who bought", Percent()),
-            Column("Average basket", _money(demand)),
-        ],
-        rows=[_observed_row(one) for one in demand.observed],
+    return Table.of(
+        "What was seen",
+        demand.observed,
+        {
+            "Depth": lambda one: depth_percent(one.depth),
+            Column("Codes that expired", Count()): lambda one: one.codes or None,
+            Column("Purchases", Count()): lambda one: one.purchases,
+            Column("Share who bought", Percent()): lambda one: one.engagement,
+            Column("Average basket", _money(demand)): lambda one: one.mean_basket,
+        },
     )
-
-
-def _observed_row(one: ObservedPoint) -> list[str | float | None]:
-    return [depth_percent(one.depth), one.codes or None, one.purchases, one.engagement, one.mean_basket]
 
 
 def _money(demand: Demand) -> Money:

@@ -164,54 +164,36 @@ def exploration_chart(found: LearningProgress) -> BarChart | None:
 
 def versions_table(found: LearningProgress) -> Table:
     """One row per version, the newest first."""
-    return Table(
-        caption="Versions of the model",
-        columns=[
-            "Version",
-            "Made",
-            "Learned from",
-            Column("Purchases", Count()),
-            Column("Uncertainty", Percent()),
-            "State",
-        ],
-        rows=[
-            [
-                str(one.version),
-                date(one.made_at.date()),
-                ", ".join(one.campaigns) or "nothing",
-                one.purchases,
-                one.uncertainty,
-                "active" if one.active else "",
-            ]
-            for one in reversed(found.versions)
-        ],
+    return Table.of(
+        "Versions of the model",
+        reversed(found.versions),
+        {
+            "Version": lambda one: str(one.version),
+            "Made": lambda one: date(one.made_at.date()),
+            "Learned from": lambda one: ", ".join(one.campaigns) or "nothing",
+            Column("Purchases", Count()): lambda one: one.purchases,
+            Column("Uncertainty", Percent()): lambda one: one.uncertainty,
+            "State": lambda one: "active" if one.active else "",
+        },
     )
 
 
 def forecasts_table(found: LearningProgress, currency: Currency) -> Table:
     """One row per campaign that is over."""
     unit = Money(currency)
-    return Table(
-        caption="Forecast and actual revenue",
-        columns=[
-            "Campaign",
-            Column("Forecast revenue (90%)", unit),
-            Column("Actual revenue", unit),
-            Column("Against the forecast (90%)", Percent(signed=True)),
-            Column("Level", Percent(decimals=0)),
-            Column("Season", Percent(decimals=0)),
-        ],
-        rows=[
-            [
-                one.campaign,
-                one.forecast,
-                one.actual,
-                None if one.ratio is None else _ratio(one),
-                one.level,
-                one.season,
-            ]
-            for one in found.forecasts
-        ],
+    return Table.of(
+        "Forecast and actual revenue",
+        found.forecasts,
+        {
+            "Campaign": lambda one: one.campaign,
+            Column("Forecast revenue (90%)", unit): lambda one: one.forecast,
+            Column("Actual revenue", unit): lambda one: one.actual,
+            Column("Against the forecast (90%)", Percent(signed=True)): lambda one: (
+                None if one.ratio is None else _ratio(one)
+            ),
+            Column("Level", Percent(decimals=0)): lambda one: one.level,
+            Column("Season", Percent(decimals=0)): lambda one: one.season,
+        },
         note="The forecast is what the model expects of these customers, times level and season.",
     )
 

@@ -116,16 +116,16 @@ class PlannerFigures:
 
     def table(self) -> Table:
         """Codes by depth."""
-        return Table(
-            caption="Codes by depth",
-            columns=[
-                "Depth",
-                Column("Codes", Count()),
-                Column("At most", Count()),
-                "Share of customers",
-                Column("One more code brings", self.unit),
-            ],
-            rows=[[one.name, one.codes, one.cap, one.share, one.price] for one in self.depths],
+        return Table.of(
+            "Codes by depth",
+            self.depths,
+            {
+                "Depth": lambda one: one.name,
+                Column("Codes", Count()): lambda one: one.codes,
+                Column("At most", Count()): lambda one: one.cap,
+                "Share of customers": lambda one: one.share,
+                Column("One more code brings", self.unit): lambda one: one.price,
+            },
         )
 
 
@@ -407,24 +407,17 @@ def _figure(name: str, one: Estimate, unit: Money, scale: float) -> MoneyFigure:
 
 def group_table(arms: Mapping[Arm, ArmForecast], unit: Money) -> Table:
     """Customers, codes and expected money of each group."""
-    rows: list[list[Cell]] = [
-        [
-            _GROUPS[arm],
-            found.customers,
-            sum(found.codes.values()),
-            None if found.money is None else found.money.revenue,
-            None if found.money is None else found.money.markdown,
-        ]
-        for arm, found in arms.items()
-    ]
-    columns = [
-        Column("Customers", Count()),
-        Column("Codes", Count()),
-        Column("Revenue", unit),
-        Column("Markdown", unit),
-    ]
-    return Table(
-        caption="By group", columns=["Group", *columns], rows=rows, note=f"Expected, with {LEVEL:.0%} intervals"
+    return Table.of(
+        "By group",
+        arms,
+        {
+            "Group": lambda arm: _GROUPS[arm],
+            Column("Customers", Count()): lambda arm: arms[arm].customers,
+            Column("Codes", Count()): lambda arm: sum(arms[arm].codes.values()),
+            Column("Revenue", unit): lambda arm: getattr(arms[arm].money, "revenue", None),
+            Column("Markdown", unit): lambda arm: getattr(arms[arm].money, "markdown", None),
+        },
+        note=f"Expected, with {LEVEL:.0%} intervals",
     )
 
 

@@ -2,10 +2,10 @@
 
 import csv
 import io
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar
 
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
@@ -23,6 +23,7 @@ class FigureCell:
     unit: Unit
 
 
+Item = TypeVar("Item")
 Cell: TypeAlias = str | float | Estimate | FigureCell | None
 
 
@@ -51,6 +52,23 @@ class Table:
     columns: Sequence[Column | str]  # a plain heading is a column of text
     rows: Sequence[Sequence[Cell]]
     note: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        caption: str,
+        items: "Iterable[Item]",
+        cells: "Mapping[Column | str, Callable[[Item], Cell]]",
+        *,
+        note: str = "",
+    ) -> "Table":
+        """A row per item. Each column stands beside what its cells are, so that none can slip into another.
+
+        >>> Table.of("Depths", [0.1, 0.2], {"Depth": lambda depth: f"{depth:.0%}"}).text()
+        (('10%',), ('20%',))
+        """
+        rows = [[cell(one) for cell in cells.values()] for one in items]
+        return cls(caption=caption, columns=tuple(cells), rows=rows, note=note)
 
     def __post_init__(self) -> None:
         columns = tuple(Column(column) if isinstance(column, str) else column for column in self.columns)

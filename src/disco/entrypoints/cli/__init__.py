@@ -36,7 +36,7 @@ def main() -> None:
     try:
         with interruption:
             try:
-                from disco.entrypoints.cli.ending import run
+                from disco.entrypoints.cli.app import run
 
                 code = run(lambda: interruption.happened)
             except BaseException:

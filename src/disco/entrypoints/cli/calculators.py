@@ -1,6 +1,6 @@
 """Computations that need no shop: `disco allocate`, `disco power`; and `disco ab`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +23,7 @@ from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from disco.evaluation.read_out import ArmDifference
     from disco.operations.experiment import ExperimentResult, PowerResult
     from disco.views.table import Cell
 
@@ -288,35 +289,29 @@ def _text(found: "ExperimentResult") -> str:
     from disco.views.table import Column, Table
 
     tested, level = len(found.differences), f"{found.level:.0%}"
-    rows: list[list[Cell]] = [
-        [
-            one.metric,
-            one.arm,
-            one.value,
-            one.control,
-            one.difference,
-            with_limits(one.relative),
-            one.p_value,
-            *((one.holm,) if tested > 1 else ()),
-        ]
-        for one in found.differences
-    ]
-    columns: list[Column | str] = [
-        "Metric",
-        "Arm",
-        Column("Value", Number(decimals=4)),
-        Column("Control", Number(decimals=4)),
-        Column(f"Difference ({level})", Number(decimals=4, signed=True)),
-        Column(f"Relative ({level})", Percent(decimals=2, signed=True)),
-        Column("p", PValue()),
-        *((Column("p, all comparisons", PValue()),) if tested > 1 else ()),
-    ]
-    sizes: list[list[Cell]] = [
-        [name + (" (control)" if name == found.control else ""), count, count / sum(found.customers.values())]
-        for name, count in found.customers.items()
-    ]
-    arms = Table(caption="Arms", columns=["Arm", Column("Customers", Count()), Column("Share", Percent())], rows=sizes)
-    parts = [figures_text(arms), figures_text(Table(caption="Differences", columns=columns, rows=rows))]
+    figure = Number(decimals=4)
+    columns: dict[Column | str, Callable[[ArmDifference], Cell]] = {
+        "Metric": lambda one: one.metric,
+        "Arm": lambda one: one.arm,
+        Column("Value", figure): lambda one: one.value,
+        Column("Control", figure): lambda one: one.control,
+        Column(f"Difference ({level})", Number(decimals=4, signed=True)): lambda one: one.difference,
+        Column(f"Relative ({level})", Percent(decimals=2, signed=True)): lambda one: with_limits(one.relative),
+        Column("p", PValue()): lambda one: one.p_value,
+    }
+    if tested > 1:
+        columns[Column("p, all comparisons", PValue())] = lambda one: one.holm
+    everybody = sum(found.customers.values())
+    arms = Table.of(
+        "Arms",
+        found.customers.items(),
+        {
+            "Arm": lambda arm: arm[0] + (" (control)" if arm[0] == found.control else ""),
+            Column("Customers", Count()): lambda arm: arm[1],
+            Column("Share", Percent()): lambda arm: arm[1] / everybody,
+        },
+    )
+    parts = [figures_text(arms), figures_text(Table.of("Differences", found.differences, columns))]
     notes = []
     if found.looks > 1:
         notes.append(f"Intervals and p-values hold at all {found.looks} looks together.")

@@ -13,7 +13,7 @@ from disco.records.people import Role
 
 if TYPE_CHECKING:
     from disco.office.audit.use_cases import AuditPage, AuditVerdict
-    from disco.office.keys.use_cases import Keys
+    from disco.office.keys.use_cases import ApiKey, Keys
     from disco.records.jobs import JobSchedule
 
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
@@ -81,17 +81,28 @@ def listed(terminal: ShopTerminal) -> None:
 
 
 def _text(found: "Keys") -> str:
-    from disco.views.table import Cell, Table
+    from disco.views.table import Table
 
     if not found.keys:
         return "There are no API keys."
-    rows: list[list[Cell]] = []
-    for key in found.keys:
-        expires = "never" if key.expires_at is None else f"{key.expires_at:%Y-%m-%d %H:%M}"
-        state = "valid" if key.valid else "expired" if key.revoked_at is None else f"revoked {key.revoked_at:%Y-%m-%d}"
-        rows.append([key.id, key.name, str(key.role), key.created_by, f"{key.created_at:%Y-%m-%d}", expires, state])
-    names = ("Id", "Name", "Role", "Made by", "Made on", "Expires", "State")
-    return figures_text(Table(caption="API keys", columns=names, rows=rows))
+    keys = Table.of(
+        "API keys",
+        found.keys,
+        {
+            "Id": lambda key: key.id,
+            "Name": lambda key: key.name,
+            "Role": lambda key: str(key.role),
+            "Made by": lambda key: key.created_by,
+            "Made on": lambda key: f"{key.created_at:%Y-%m-%d}",
+            "Expires": lambda key: "never" if key.expires_at is None else f"{key.expires_at:%Y-%m-%d %H:%M}",
+            "State": _key_state,
+        },
+    )
+    return figures_text(keys)
+
+
+def _key_state(key: "ApiKey") -> str:
+    return "valid" if key.valid else "expired" if key.revoked_at is None else f"revoked {key.revoked_at:%Y-%m-%d}"
 
 
 def revoke(
@@ -127,24 +138,24 @@ def audit(
 
 
 def _page_text(page: "AuditPage", shop: Path) -> str:
-    from disco.views.table import Cell, Table
+    from disco.views.table import Table
 
     if not page.entries:
         return "The journal has no entries here."
-    rows: list[list[Cell]] = [
-        [
-            str(entry.number),
-            f"{entry.at:%Y-%m-%d %H:%M:%S}",
-            entry.actor,
-            str(entry.kind),
-            entry.action,
-            entry.subject,
-            ", ".join(f"{name} {_short(value)}" for name, value in entry.detail.items()),
-        ]
-        for entry in page.entries
-    ]
-    names = ("Number", "At (UTC)", "Actor", "Kind", "Action", "Subject", "Detail")
-    text = figures_text(Table(caption="Journal", columns=names, rows=rows))
+    journal = Table.of(
+        "Journal",
+        page.entries,
+        {
+            "Number": lambda entry: str(entry.number),
+            "At (UTC)": lambda entry: f"{entry.at:%Y-%m-%d %H:%M:%S}",
+            "Actor": lambda entry: entry.actor,
+            "Kind": lambda entry: str(entry.kind),
+            "Action": lambda entry: entry.action,
+            "Subject": lambda entry: entry.subject,
+            "Detail": lambda entry: ", ".join(f"{name} {_short(value)}" for name, value in entry.detail.items()),
+        },
+    )
+    text = figures_text(journal)
     more = None if page.next is None else next_command(f"audit --after {page.next}", shop)
     return text if more is None else f"{text}\n{more}"
 

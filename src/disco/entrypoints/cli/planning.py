@@ -121,18 +121,12 @@ def _review_text(review: "PlanReview") -> str:
             for one in review.groups
             if one.by == kind
         ]
-        columns: list[Column | str] = [
-            kind.capitalize(),
-            *figures,
-            Column("Revenue", unit),
-            Column("Markdown", unit),
-        ]
+        columns: list[Column | str] = [kind.capitalize(), *figures, Column("Revenue", unit), Column("Markdown", unit)]
         parts.append(figures_text(Table(caption=kind, columns=columns, rows=rows)))
     return "\n\n".join([*parts, "Columns with % are codes. Revenue and markdown have 90% intervals."])
 
 
 def _difference_text(found: "PlanDifference") -> str:
-    from disco.records.depths import depth_percent
     from disco.records.money import read_currency
     from disco.views.formats import Count, Money
     from disco.views.table import Column, Table
@@ -150,17 +144,27 @@ def _difference_text(found: "PlanDifference") -> str:
         "something else."
     )
     if found.changes:
-        rows: list[list[Cell]] = [
-            [*("no code" if end is None else depth_percent(end) for end in (one.before, one.after)), one.customers]
-            for one in found.changes
-        ]
-        ends: list[Column | str] = ["First", "Second", Column("Customers", Count())]
-        parts.append(figures_text(Table(caption="Changes", columns=ends, rows=rows)))
+        changes = Table.of(
+            "Changes",
+            found.changes,
+            {
+                "First": lambda one: _code(one.before),
+                "Second": lambda one: _code(one.after),
+                Column("Customers", Count()): lambda one: one.customers,
+            },
+        )
+        parts.append(figures_text(changes))
     if found.revenue != (None, None):
         money: list[list[Cell]] = [["Revenue", *found.revenue], ["Markdown", *found.markdown]]
         plans: list[Column | str] = ["All codes", Column("First", unit), Column("Second", unit)]
         parts.append(figures_text(Table(caption="Money", columns=plans, rows=money)))
     return "\n\n".join(parts)
+
+
+def _code(depth: float | None) -> str:
+    from disco.records.depths import depth_percent
+
+    return "no code" if depth is None else depth_percent(depth)
 
 
 def _plan_text(planned: "PlanResult", shop: Path) -> str:

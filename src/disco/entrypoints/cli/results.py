@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import date, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from disco.operations.learned import LearnedBelief
     from disco.operations.overview import CampaignEntry, CampaignList
     from disco.operations.results import AllResults, CampaignResults
-    from disco.views.table import Cell, Table
+    from disco.views.table import Table
 
 
 def register(app: typer.Typer) -> None:
@@ -125,28 +126,22 @@ def _campaigns_table(listed: "Sequence[CampaignEntry]") -> "Table":
     from disco.views.formats import Count
     from disco.views.table import Column, Table
 
-    names = ("campaign", "state", "policy", "valid_from", "valid_before")
-    rows: list[list[Cell]] = [
-        [
-            *(str(getattr(one, name)) for name in names[:3]),
-            *(_day_or_minute(when) for when in (one.valid_from, one.valid_before)),
-            "–" if one.version is None else str(one.version),
-            one.customers,
-            one.codes,
-            one.outcomes[Disposition.APPLIED],
-            _forecast_text(one),
-        ]
-        for one in listed
-    ]
-    heads = [*(name.replace("_", " ").capitalize() for name in names), "Model"]
-    counts = [Column(name, Count()) for name in ("Customers", "Codes", "Outcomes")]
-    return Table(caption="Campaigns", columns=[*heads, *counts, "Forecast"], rows=rows)
-
-
-def _forecast_text(entry: "CampaignEntry") -> str:
-    """How it did against its forecast, in a few words."""
-    compared = entry.against_forecast
-    return "–" if compared is None else compared.label
+    return Table.of(
+        "Campaigns",
+        listed,
+        {
+            "Campaign": lambda one: one.campaign,
+            "State": lambda one: str(one.state),
+            "Policy": lambda one: one.policy,
+            "Valid from": lambda one: _day_or_minute(one.valid_from),
+            "Valid before": lambda one: _day_or_minute(one.valid_before),
+            "Model": lambda one: "–" if one.version is None else str(one.version),
+            Column("Customers", Count()): lambda one: one.customers,
+            Column("Codes", Count()): lambda one: one.codes,
+            Column("Outcomes", Count()): lambda one: one.outcomes[Disposition.APPLIED],
+            "Forecast": lambda one: "–" if one.against_forecast is None else one.against_forecast.label,
+        },
+    )
 
 
 def _day_or_minute(when: date | datetime) -> str:
@@ -167,20 +162,18 @@ def _campaign_text(found: "CampaignEntry") -> str:
     ]
     parts.append(f"Codes left for late arrivals: {', '.join(left)}.")
     if found.batches:
-        kinds = [str(kind) for kind in Disposition]
-        rows: list[list[Cell]] = [
-            [
-                batch.batch_id,
-                batch.source,
-                batch.received_at.isoformat(timespec="seconds"),
-                "in force" if batch.reverted_at is None else "reverted",
-                *(getattr(batch, kind) for kind in kinds),
-            ]
-            for batch in found.batches
-        ]
-        counts = [Column(kind.capitalize(), Count()) for kind in kinds]
-        table = Table(caption="Batches", columns=["Batch", "Source", "Received", "State", *counts], rows=rows)
-        parts.append(figures_text(table))
+        batches = Table.of(
+            "Batches",
+            found.batches,
+            {
+                "Batch": lambda batch: batch.batch_id,
+                "Source": lambda batch: batch.source,
+                "Received": lambda batch: batch.received_at.isoformat(timespec="seconds"),
+                "State": lambda batch: "in force" if batch.reverted_at is None else "reverted",
+                **{Column(kind.capitalize(), Count()): attrgetter(kind) for kind in Disposition},
+            },
+        )
+        parts.append(figures_text(batches))
     return "\n\n".join(parts)
 
 
@@ -202,31 +195,24 @@ def belief(
 
 def _text(found: "LearnedBelief") -> str:
     from disco.records.depths import depth_percent
-    from disco.records.estimate import Estimate
     from disco.records.money import read_currency
     from disco.views.formats import Count, Money, Percent
     from disco.views.table import Column, Table
 
-    rows: list[list[Cell]] = [
-        [
-            depth_percent(point.depth),
-            point.purchases,
-            Estimate(point.basket.value, point.basket.lower, point.basket.upper),
-            point.codes,
-            Estimate(point.engagement.value, point.engagement.lower, point.engagement.upper),
-            Estimate(point.revenue_per_code.value, point.revenue_per_code.lower, point.revenue_per_code.upper),
-        ]
-        for point in found.depths
-    ]
-    columns: list[Column | str] = [
-        "Depth",
-        Column("Purchases", Count()),
-        Column("Basket before the discount (90%)", Money(read_currency(found.currency))),
-        Column("Codes", Count()),
-        Column("Receivers who buy (90%)", Percent()),
-        Column("Revenue per code (90%)", Money(read_currency(found.currency))),
-    ]
+    unit = Money(read_currency(found.currency))
+    depths = Table.of(
+        "Belief",
+        found.depths,
+        {
+            "Depth": lambda point: depth_percent(point.depth),
+            Column("Purchases", Count()): lambda point: point.purchases,
+            Column("Basket before the discount (90%)", unit): lambda point: point.basket,
+            Column("Codes", Count()): lambda point: point.codes,
+            Column("Receivers who buy (90%)", Percent()): lambda point: point.engagement,
+            Column("Revenue per code (90%)", unit): lambda point: point.revenue_per_code,
+        },
+    )
     count = len(found.campaigns)
     head = f"Version {found.version}, from {count} campaign{'s'[: count != 1]}: {', '.join(found.campaigns)}."
-    table = f"{head}\n{figures_text(Table(caption='Belief', columns=columns, rows=rows))}"
+    table = f"{head}\n{figures_text(depths)}"
     return table if found.movement is None else f"{table}\n{found.movement}"

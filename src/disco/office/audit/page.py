@@ -13,7 +13,7 @@ from disco.records.locale import Locale
 from disco.records.people import ActorKind, Role
 from disco.records.wording import local_text
 from disco.views.formats import Count
-from disco.views.table import Cell, Column, Table
+from disco.views.table import Column, Table
 from disco.web.route import Routes, ShopOf
 from disco.web.shell import Page, PageRoute, respond
 
@@ -121,26 +121,18 @@ def _verdict(found: AuditVerdict, contains: str) -> str:
 
 
 def _table(found: tuple[AuditEntry, ...], locale: Locale) -> Table:
-    columns: list[Column | str] = [
-        Column("Entry", Count()),
-        "When",
-        "Who",
-        "What was done",
-        "To what",
-        "Details",
-    ]
-    rows: list[list[Cell]] = [
-        [
-            entry.number,
-            local_text(entry.at, locale),
-            _who(entry),
-            _DONE.get(entry.action, entry.action),
-            "" if entry.action in _DONE else entry.subject.removeprefix("disco: "),
-            _details(entry),
-        ]
-        for entry in reversed(found)
-    ]
-    return Table(caption="Entries, the newest first", columns=columns, rows=rows)
+    return Table.of(
+        "Entries, the newest first",
+        reversed(found),
+        {
+            Column("Entry", Count()): lambda entry: entry.number,
+            "When": lambda entry: local_text(entry.at, locale),
+            "Who": _who,
+            "What was done": lambda entry: _DONE.get(entry.action, entry.action),
+            "To what": lambda entry: "" if entry.action in _DONE else entry.subject.removeprefix("disco: "),
+            "Details": _details,
+        },
+    )
 
 
 def _who(entry: AuditEntry) -> str:

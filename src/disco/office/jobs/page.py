@@ -191,28 +191,19 @@ def job_page(job: Job, locale: Locale) -> OneJobPage:
 
 def problems_table(problems: Sequence[Mapping[str, Any]]) -> Table:
     """What is wrong with tables or a plan: where, what, and what to do."""
-    columns: list[Column | str] = [
-        "File",
-        "Column",
-        Column("First row", Count()),
-        Column("Rows", Count()),
-        "Found",
-        "Expected",
-        "What to do",
-    ]
-    rows: list[list[Cell]] = [
-        [
-            str(one["file"]).rsplit("/", 1)[-1],
-            str(one["column"]),
-            one["row"],
-            one["rows"],
-            str(one["found"]),
-            str(one["expected"]),
-            str(one["fix"]),
-        ]
-        for one in problems
-    ]
-    return Table(caption="What is wrong, and what to do", columns=columns, rows=rows)
+    return Table.of(
+        "What is wrong, and what to do",
+        problems,
+        {
+            "File": lambda one: str(one["file"]).rsplit("/", 1)[-1],
+            "Column": lambda one: str(one["column"]),
+            Column("First row", Count()): lambda one: one["row"],
+            Column("Rows", Count()): lambda one: one["rows"],
+            "Found": lambda one: str(one["found"]),
+            "Expected": lambda one: str(one["expected"]),
+            "What to do": lambda one: str(one["fix"]),
+        },
+    )
 
 
 # ---- words

@@ -104,26 +104,28 @@ def change(request: Request, shop: ShopOf, form: FormOf) -> Response:
 
 
 def _people(people: tuple[Person, ...], locale: Locale) -> Table:
-    rows = [
-        [
-            one.name,
-            str(one.role),
-            one.email or "",
-            way_in(one),
-            "no" if one.disabled else "yes",
-            local_text(one.created_at, locale),
-        ]
-        for one in people
-    ]
-    columns = ["Name", "Role", "E-mail", "Signs in with", "May sign in", "Since"]
-    return Table(caption="People", columns=columns, rows=rows)
+    return Table.of(
+        "People",
+        people,
+        {
+            "Name": lambda one: one.name,
+            "Role": lambda one: str(one.role),
+            "E-mail": lambda one: one.email or "",
+            "Signs in with": way_in,
+            "May sign in": lambda one: "no" if one.disabled else "yes",
+            "Since": lambda one: local_text(one.created_at, locale),
+        },
+    )
 
 
 def _invitations(found: tuple[OpenInvitation, ...], locale: Locale) -> Table:
-    rows = [
-        [one.name or "the first administrator", str(one.role), one.invited_by, local_text(one.expires_at, locale)]
-        for one in found
-    ]
-    return Table(
-        caption="Invitations that were not used yet", columns=["Name", "Role", "Invited by", "Expires"], rows=rows
+    return Table.of(
+        "Invitations that were not used yet",
+        found,
+        {
+            "Name": lambda one: one.name or "the first administrator",
+            "Role": lambda one: str(one.role),
+            "Invited by": lambda one: one.invited_by,
+            "Expires": lambda one: local_text(one.expires_at, locale),
+        },
     )

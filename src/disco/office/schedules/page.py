@@ -22,7 +22,7 @@ from disco.records.jobs import JobKind, JobSchedule
 from disco.records.locale import Locale
 from disco.records.people import Role
 from disco.records.wording import local_text
-from disco.views.table import Cell, Table
+from disco.views.table import Table
 from disco.web.reading import EMPTY, FormOf, Typed, read_json
 from disco.web.route import Routes, ShopOf
 from disco.web.shell import Page, PageRoute, respond
@@ -103,14 +103,17 @@ def _body(text: str) -> dict[str, Any]:
 
 
 def _schedules(schedules: tuple[JobSchedule, ...], locale: Locale) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            WORDS[one.kind],
-            one.rule,
-            "paused" if one.paused else "" if one.next_at is None else local_text(one.next_at, locale),
-            json.dumps(one.body, ensure_ascii=False) if one.body else "",
-            one.actor.name,
-        ]
-        for one in schedules
-    ]
-    return Table(caption="Schedules", columns=["What", "When", "Next", "Asks for", "Made by"], rows=rows)
+    def next_run(one: JobSchedule) -> str:
+        return "paused" if one.paused else "" if one.next_at is None else local_text(one.next_at, locale)
+
+    return Table.of(
+        "Schedules",
+        schedules,
+        {
+            "What": lambda one: WORDS[one.kind],
+            "When": lambda one: one.rule,
+            "Next": next_run,
+            "Asks for": lambda one: json.dumps(one.body, ensure_ascii=False) if one.body else "",
+            "Made by": lambda one: one.actor.name,
+        },
+    )

@@ -13,7 +13,7 @@ from disco.records.jobs import Event, Webhook
 from disco.records.locale import Locale
 from disco.records.people import Role
 from disco.records.wording import local_text
-from disco.views.table import Cell, Table
+from disco.views.table import Table
 from disco.web.reading import EMPTY, FormOf, Typed
 from disco.web.route import SECRET, Routes, ShopOf
 from disco.web.shell import Page, PageRoute, respond
@@ -80,13 +80,13 @@ def unhook(request: Request, shop: ShopOf, item: ItemId) -> Response:
 
 
 def _webhooks(webhooks: tuple[Webhook, ...], locale: Locale) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            one.url,
-            ", ".join(one.events),
-            "told" if one.active else "paused",
-            f"{local_text(one.created_at, locale)} by {one.actor.name}",
-        ]
-        for one in webhooks
-    ]
-    return Table(caption="Webhooks", columns=["Address", "Is told about", "State", "Made"], rows=rows)
+    return Table.of(
+        "Webhooks",
+        webhooks,
+        {
+            "Address": lambda one: one.url,
+            "Is told about": lambda one: ", ".join(one.events),
+            "State": lambda one: "told" if one.active else "paused",
+            "Made": lambda one: f"{local_text(one.created_at, locale)} by {one.actor.name}",
+        },
+    )

@@ -374,30 +374,28 @@ _OUTCOME = {Disposition.APPLIED: "Counted"}
 
 
 def _outcomes(found: CampaignOverview) -> Table:
-    return Table(
-        caption="Outcomes received",
-        columns=["Outcome", Column("Rows", Count()), "What it means"],
-        rows=[
-            [_OUTCOME.get(kind, str(kind).capitalize()), found.entry.outcomes[kind], f"These {_MEANING[kind]}."]
-            for kind in Disposition
-        ],
+    return Table.of(
+        "Outcomes received",
+        Disposition,
+        {
+            "Outcome": lambda kind: _OUTCOME.get(kind, str(kind).capitalize()),
+            Column("Rows", Count()): lambda kind: found.entry.outcomes[kind],
+            "What it means": lambda kind: f"These {_MEANING[kind]}.",
+        },
     )
 
 
 def _batch_table(batches: tuple[BatchRow, ...]) -> Table:
-    return Table(
-        caption="Batches of outcomes",
-        columns=["Received", "Source", Column("Count", Count()), Column("Set aside", Count()), "State"],
-        rows=[
-            [
-                one.received,
-                one.source,
-                one.applied,
-                one.aside,
-                f"taken out {one.reverted}" if one.reverted else "counted",
-            ]
-            for one in batches
-        ],
+    return Table.of(
+        "Batches of outcomes",
+        batches,
+        {
+            "Received": lambda one: one.received,
+            "Source": lambda one: one.source,
+            Column("Count", Count()): lambda one: one.applied,
+            Column("Set aside", Count()): lambda one: one.aside,
+            "State": lambda one: f"taken out {one.reverted}" if one.reverted else "counted",
+        },
     )
 
 

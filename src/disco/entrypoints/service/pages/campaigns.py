@@ -19,7 +19,7 @@ from disco.records.people import Role
 from disco.records.wording import counted, local_text, money, short_date, validity
 from disco.records.wording import date as day_text
 from disco.views.formats import Count, Money, Percent
-from disco.views.table import Cell, Column, Table
+from disco.views.table import Column, Table
 from disco.web.discretion import as_seen, sees_customers
 from disco.web.header import campaign_address, draft_address, next_link, state_text
 from disco.web.route import Routes
@@ -27,6 +27,7 @@ from disco.web.shell import Link, Page, PageRoute, respond
 
 router = Routes(is_described=False, kind=PageRoute)
 _FINE = "Fine"
+_CAMPAIGNS = "Launched campaigns, the newest first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,87 +143,61 @@ def _next_step(found: CampaignOverview, *, is_newest: bool) -> Link | None:
 
 
 def _table(found: Sequence[CampaignOverview], locale: Locale) -> Table:
-    columns: list[Column | str] = [
-        "Campaign",
-        "State",
-        "Codes valid",
-        Column("Codes", Count()),
-        Column("Revenue with codes", Money(locale.currency)),
-        Column("Code cost", Money(locale.currency)),
-        Column("Of budget", Percent(decimals=0)),
-        "Health",
-    ]
-    rows: list[list[Cell]] = [
-        [
-            one.progress.campaign,
-            str(one.progress.phase),
-            validity(one.progress.opens, one.progress.closes),
-            one.entry.codes,
-            one.sales.revenue,
-            one.sales.markdown,
-            one.sales.markdown / one.budget if one.budget else None,
-            _health(one),
-        ]
-        for one in found
-    ]
-    return Table(caption="Launched campaigns, the newest first", columns=columns, rows=rows)
+    amount = Money(locale.currency)
+    return Table.of(
+        _CAMPAIGNS,
+        found,
+        {
+            "Campaign": lambda one: one.progress.campaign,
+            "State": lambda one: str(one.progress.phase),
+            "Codes valid": lambda one: validity(one.progress.opens, one.progress.closes),
+            Column("Codes", Count()): lambda one: one.entry.codes,
+            Column("Revenue with codes", amount): lambda one: one.sales.revenue,
+            Column("Code cost", amount): lambda one: one.sales.markdown,
+            Column("Of budget", Percent(decimals=0)): lambda one: (
+                one.sales.markdown / one.budget if one.budget else None
+            ),
+            "Health": _health,
+        },
+    )
 
 
 def _in_full(found: Sequence[CampaignOverview], locale: Locale) -> Table:
     amount = Money(locale.currency)
-    columns: list[Column | str] = [
-        "Campaign",
-        "State",
-        "Codes valid",
-        Column("Customers", Count()),
-        Column("Codes", Count()),
-        Column("Purchases", Count()),
-        Column("Revenue with codes", amount),
-        Column("Code cost", amount),
-        Column("Budget", amount),
-        "Health",
-        "Next step",
-    ]
-    rows: list[list[Cell]] = [
-        [
-            one.progress.campaign,
-            state_text(one.progress),
-            validity(one.progress.opens, one.progress.closes),
-            one.entry.customers,
-            one.entry.codes,
-            one.sales.purchases,
-            one.sales.revenue,
-            one.sales.markdown,
-            one.budget,
-            " ".join(line.text for line in health_of(one) if not line.ok) or _FINE,
-            next_link(one.progress).text,
-        ]
-        for one in found
-    ]
-    return Table(caption="Launched campaigns, the newest first", columns=columns, rows=rows)
+    return Table.of(
+        _CAMPAIGNS,
+        found,
+        {
+            "Campaign": lambda one: one.progress.campaign,
+            "State": lambda one: state_text(one.progress),
+            "Codes valid": lambda one: validity(one.progress.opens, one.progress.closes),
+            Column("Customers", Count()): lambda one: one.entry.customers,
+            Column("Codes", Count()): lambda one: one.entry.codes,
+            Column("Purchases", Count()): lambda one: one.sales.purchases,
+            Column("Revenue with codes", amount): lambda one: one.sales.revenue,
+            Column("Code cost", amount): lambda one: one.sales.markdown,
+            Column("Budget", amount): lambda one: one.budget,
+            "Health": lambda one: " ".join(line.text for line in health_of(one) if not line.ok) or _FINE,
+            "Next step": lambda one: next_link(one.progress).text,
+        },
+    )
 
 
 def _waiting(waiting: Sequence[WaitingPlan], locale: Locale) -> Table:
-    columns: list[Column | str] = [
-        "Campaign",
-        "Starts",
-        Column("Customers", Count()),
-        Column("Codes", Count()),
-        "Planned",
-        "Waits for",
-    ]
-    rows: list[list[Cell]] = [
-        [
-            one.approval.campaign,
-            day_text(one.valid_from),
-            one.customers,
-            one.codes,
-            f"{local_text(one.planned_at, locale)} by {_and(one.approval.made_by or ('somebody',))}",
-            _waits_for(one),
-        ]
-        for one in waiting
-    ]
-    return Table(caption="Plans that are not launched", columns=columns, rows=rows)
+    return Table.of(
+        "Plans that are not launched",
+        waiting,
+        {
+            "Campaign": lambda one: one.approval.campaign,
+            "Starts": lambda one: day_text(one.valid_from),
+            Column("Customers", Count()): lambda one: one.customers,
+            Column("Codes", Count()): lambda one: one.codes,
+            "Planned": lambda one: (
+                f"{local_text(one.planned_at, locale)} by {_and(one.approval.made_by or ('somebody',))}"
+            ),
+            "Waits for": _waits_for,
+        },
+    )
 
 
 def _waits_for(plan: WaitingPlan) -> str:
@@ -240,7 +215,11 @@ def _waiting_link(plan: WaitingPlan, written: set[str]) -> Link | None:
 
 
 def _drafts(drafts: Sequence[Draft], shop: Shop) -> Table:
-    rows: list[list[Cell]] = [
-        [one.name, f"{local_text(one.changed_at, shop.settings.locale)} by {one.actor.name}"] for one in drafts
-    ]
-    return Table(caption="Plans that are being written", columns=["Draft", "Changed"], rows=rows)
+    return Table.of(
+        "Plans that are being written",
+        drafts,
+        {
+            "Draft": lambda one: one.name,
+            "Changed": lambda one: f"{local_text(one.changed_at, shop.settings.locale)} by {one.actor.name}",
+        },
+    )

@@ -18,7 +18,7 @@ from disco.records.people import Role
 from disco.records.tables import SCHEMAS
 from disco.records.wording import counted, local_text
 from disco.views.formats import Count
-from disco.views.table import Cell, Column, Table
+from disco.views.table import Column, Table
 from disco.web.discretion import as_seen
 from disco.web.once import HEADER
 from disco.web.reading import EMPTY, FormOf, Typed, sentence
@@ -260,28 +260,22 @@ def _table_answer(state: TableState, found: list[Mapping[str, Any]], check: Job 
 
 
 def _tables(states: list[TableState], check: Job | None) -> Table:
-    columns: list[Column | str] = [
-        "Table",
-        "What it holds",
-        "Where it is",
-        Column("Rows", Count()),
-        "Columns",
-        Column("Problems", Count()),
-    ]
-    rows: list[list[Cell]] = [
-        [
-            one.name,
-            SCHEMAS[one.name].meaning.replace("`", ""),
-            one.source or "not there",
-            one.rows,
-            _complete(one),
-            None
-            if check is None or not one.present
-            else sum(_is_about(problem, one.name) for problem in _problems(check)),
-        ]
-        for one in states
-    ]
-    return Table(caption="The tables of the shop", columns=columns, rows=rows)
+    def problems(one: TableState) -> int | None:
+        known = check is not None and one.present
+        return sum(_is_about(problem, one.name) for problem in _problems(check)) if known else None
+
+    return Table.of(
+        "The tables of the shop",
+        states,
+        {
+            "Table": lambda one: one.name,
+            "What it holds": lambda one: SCHEMAS[one.name].meaning.replace("`", ""),
+            "Where it is": lambda one: one.source or "not there",
+            Column("Rows", Count()): lambda one: one.rows,
+            "Columns": _complete,
+            Column("Problems", Count()): problems,
+        },
+    )
 
 
 def _complete(state: TableState) -> str:
@@ -292,13 +286,15 @@ def _complete(state: TableState) -> str:
 
 
 def _columns(state: TableState) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            one.name,
-            one.found_as or "not there",
-            "needed" if one.required else "further column" if not one.meaning else "optional",
-            one.meaning,
-        ]
-        for one in state.columns
-    ]
-    return Table(caption="The columns", columns=["Column", "In your file", "Is it needed", "What it holds"], rows=rows)
+    return Table.of(
+        "The columns",
+        state.columns,
+        {
+            "Column": lambda one: one.name,
+            "In your file": lambda one: one.found_as or "not there",
+            "Is it needed": lambda one: (
+                "needed" if one.required else "further column" if not one.meaning else "optional"
+            ),
+            "What it holds": lambda one: one.meaning,
+        },
+    )

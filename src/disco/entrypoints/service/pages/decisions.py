@@ -273,27 +273,17 @@ def _figures(found: Explanation) -> Table | None:
     if not found.figures:
         return None
     unit, weight = Money(read_currency(found.currency)), found.revenue_weight
-    return Table(
-        caption="Each depth for this customer",
-        columns=[
-            "Depth",
-            Column("Chance to buy", Percent()),
-            Column("Basket if they buy", unit),
-            Column("Worth in revenue", unit),
-            Column("Price of a code", unit),
-            Column("Above its price", Money(unit.currency, signed=True)),
-        ],
-        rows=[
-            [
-                depth_percent(figure.depth),
-                figure.engagement,
-                figure.expected_full_price,
-                figure.value / weight,
-                figure.price / weight,
-                figure.surplus / weight,
-            ]
-            for figure in found.figures
-        ],
+    return Table.of(
+        "Each depth for this customer",
+        found.figures,
+        {
+            "Depth": lambda figure: depth_percent(figure.depth),
+            Column("Chance to buy", Percent()): lambda figure: figure.engagement,
+            Column("Basket if they buy", unit): lambda figure: figure.expected_full_price,
+            Column("Worth in revenue", unit): lambda figure: figure.value / weight,
+            Column("Price of a code", unit): lambda figure: figure.price / weight,
+            Column("Above its price", Money(unit.currency, signed=True)): lambda figure: figure.surplus / weight,
+        },
         note="Worth: what the code brings with this customer, as revenue. Price: what one more such code would bring "
         "with somebody else.",
     )

@@ -1,4 +1,4 @@
-"""Upkeep of what is kept: a backup, customers who are to be forgotten, and what is old."""
+"""A backup; other upkeep is declared with its use cases."""
 
 from typing import Annotated
 
@@ -10,9 +10,6 @@ from disco.web.replies import ARCHIVE, described, streamed_reply
 from disco.web.route import Routes
 
 router = Routes("/api/v1", tags=["upkeep"])
-_MOST_CUSTOMERS = 10_000
-_LONGEST_DAYS = 100 * 365
-DryRun = Annotated[bool, Query(description="Show what would happen; write nothing.")]
 
 
 @router.get(
