@@ -16,7 +16,7 @@ from disco.belief import BasketModel, Engagement, EngagementCounts, Evidence
 from disco.belief.forgetting import forgetting_of_baskets, forgetting_of_codes
 from disco.policy import Policy, rates_of_policy, require_policy
 from disco.records.arguments import kind_of
-from disco.records.arrays import Floats, Integers, Vector
+from disco.records.arrays import Flags, Floats, Integers, Vector
 from disco.records.chunks import stack_rows
 from disco.records.decisions import Audience, Decisions, Offer, Purchases
 from disco.records.errors import InputError, SchemaMismatchError
@@ -267,7 +267,8 @@ def values_of(
     engine: Engine | None = None,
 ) -> Floats:
     """(n, K) what `decide` maximises: the policy's full prices and engagement rates, as w·R − C, less what a code costs
-    to send (`Audience.contact_cost`), which is paid whether it is used or not.
+    to send (`Audience.contact_cost`), which is paid whether it is used or not. −∞: a depth that would cost more than
+    is left for the customer (`allowed_depths`).
 
     Late arrivals are valued by it, and propensities with other seeds. A customer's row is a pure function of (belief,
     their context and score, depths, seed, campaign, their id).
@@ -289,7 +290,24 @@ def values_of(
         cost = None if audience.contact_cost is None else audience.contact_cost[rows]
         return objective.values(full_prices, depths, rates, revenue_weight=revenue_weight, contact_cost=cost)
 
-    return stack_rows(chunk, len(audience), engine=engine)
+    values = stack_rows(chunk, len(audience), engine=engine)
+    allowed = allowed_depths(audience, belief=belief, depths=depths, engine=engine)
+    if allowed is not None:
+        values[~allowed] = -np.inf
+    return values
+
+
+def allowed_depths(audience: Audience, *, belief: Belief, depths: Vector, engine: Engine | None = None) -> Flags | None:
+    """(n, K) whether a code's expected markdown, at the posterior mean, is at most what is left for the customer
+    (`Audience.markdown_left`); None: there is no limit. Before any purchase was learned nothing is expected.
+    """
+    left = audience.markdown_left
+    if left is None:
+        return None
+    if not belief.basket.campaigns:
+        return np.repeat((left >= 0)[:, None], depths.size, axis=1)
+    offer = Offer(depths=tuple(depths.tolist()), caps=(None,) * depths.size, revenue_weight=1.0)
+    return np.asarray(expected_costs(audience, belief=belief, offer=offer, engine=engine) <= left[:, None])
 
 
 def expected_costs(audience: Audience, *, belief: Belief, offer: Offer, engine: Engine | None = None) -> Floats:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from pydantic import BaseModel
@@ -14,6 +16,7 @@ import disco
 from disco.adapters.config import FILE, ShopSettings, load_settings
 from disco.entrypoints.python import Shop
 from disco.office.settings.file import change_settings
+from disco.operations.training import train_context
 from disco.records.chunks import processors
 from disco.records.errors import InputError, MissingPartError, PlanError, UsageError
 from disco.records.locale import Locale
@@ -311,3 +314,54 @@ def test_settings_that_every_plan_would_refuse_are_refused_by_file_and_by_a_chan
     with pytest.raises(PlanError, match=rf"disco\.yaml, {name}"):
         change_settings(tmp_path, yaml.safe_load(text))
     assert (tmp_path / FILE).read_text() == "currency: EUR\n"
+
+
+SEGMENTS = "segments: {column: Gender, limits: {f: {0.10: {at_most: 5}}}}\n"
+
+
+def test_a_protected_column_is_refused_as_segment_and_as_the_source_of_a_feature(tmp_path: Path) -> None:
+    shop = Shop.open(write(tmp_path, "protected: [gender]\n"))
+    with pytest.raises(PlanError) as refused:
+        shop.read_plan(yaml.safe_load(FIRST + SEGMENTS))
+    assert "segments.column: found the protected column Gender; expected a column that the setting" in str(
+        refused.value
+    )
+    assert shop.read_plan(yaml.safe_load(FIRST + SEGMENTS.replace("Gender", "region"))).segments is not None
+    with pytest.raises(PlanError, match="found the protected column gender"):
+        load_settings(write(tmp_path, "protected: [gender]\ncolumns: {orders: {items: gender}}\n"), environment={})
+
+
+def test_a_protected_column_is_no_feature(tmp_path: Path) -> None:
+    rows = pa.table({"customer_id": [1, 2], "gender": [0.0, 1.0], "log_full_price": [1.0, 2.0], "depth": [0.1, 0.2]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    with pytest.raises(InputError, match="features: found the protected column gender; expected no column that"):
+        train_context(
+            disco.ContextNetwork(),
+            lambda place: None,  # type: ignore[arg-type,return-value]
+            out=tmp_path / "context",
+            features=tmp_path / "rows.parquet",
+            protected=("GENDER",),
+        )
+
+
+def test_guardrails_of_the_settings_are_those_of_plans_without_their_own(tmp_path: Path) -> None:
+    rails = "guardrails: {refunds: {above: 10%, then: tell}, budget_used: {above: 80%, then: pause}}\n"
+    shop = Shop.open(write(tmp_path, rails))
+    plan = shop.read_plan(yaml.safe_load(FIRST))
+    assert plan.guardrails is not None
+    assert plan.guardrails.refunds is not None
+    assert (plan.guardrails.refunds.above, plan.guardrails.budget_used) == (0.1, None)  # the plan has no budget
+    plan = shop.read_plan(yaml.safe_load(FIRST + "budget: 100\n"))
+    assert plan.guardrails is not None
+    assert plan.guardrails.budget_used is not None
+    own = shop.read_plan(yaml.safe_load(FIRST + "guardrails: {sample_ratio: {then: tell}}\n"))
+    assert own.guardrails is not None
+    assert own.guardrails.refunds is None
+    for given, words in (
+        ("{refunds: {then: tell}}", "a limit for refunds, such as `refunds: {above: 20%, then: tell}`"),
+        ("{refund: {above: 10%, then: tell}}", "Did you mean refunds?"),
+        ("{}", "one of spend"),
+    ):
+        with pytest.raises(PlanError) as refused:
+            load_settings(write(tmp_path, f"guardrails: {given}\n"), environment={})
+        assert words in str(refused.value)

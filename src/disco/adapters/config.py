@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from disco.adapters.files import read_yaml
-from disco.records.arguments import read_number
+from disco.records.arguments import read_number, refuse_protected
 from disco.records.chunks import read_threads
 from disco.records.errors import InputError, MissingPartError, PlanError, Problem, UsageError, as_given, expected_of
 from disco.records.forecasting import CalendarEntry, ForecastRules, Level, SeasonSource, check_calendar
@@ -372,6 +372,15 @@ class ShopSettings(_Section):
         description="what is left of the full price after the cost of goods, such as 45%, or the column of the orders "
         "that has an order's margin in money, after its discount",
     )
+    protected: tuple[str, ...] = Field(
+        (),
+        max_length=200,
+        description="columns that may not decide who gets which code, such as [gender]; refused as features "
+        "and as segments",
+    )
+    guardrails: Any = Field(
+        None, description="what watches over campaigns, of plans without `guardrails` of their own (docs/plan.md)"
+    )
     habits: bool = Field(
         True,
         description="in small shops, training puts customers' habits beside what it learns: codes used, usual basket",
@@ -433,6 +442,21 @@ class ShopSettings(_Section):
     @classmethod
     def _known_columns(cls, columns: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
         return {table: dict(names) for table, names in read_columns(columns).items()}
+
+    @field_validator("guardrails", mode="before")
+    @classmethod
+    def _usable_guardrails(cls, value: object) -> object:
+        from disco.records.plan import read_guardrails  # takes as long to import as everything else here
+
+        return None if value is None else read_guardrails(value)
+
+    @field_validator("protected")
+    @classmethod
+    def _reads_no_protected_column(cls, protected: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        fix = "Name another column of yours, or remove it from `protected`."
+        for table, columns in info.data.get("columns", {}).items():
+            refuse_protected(columns.values(), protected, where=f"columns.{table}", fix=fix)
+        return protected
 
     @field_validator("margin", mode="before")
     @classmethod

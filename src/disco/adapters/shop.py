@@ -166,6 +166,7 @@ class ShopFolder:
             queries=self.settings.queries,
             written=self.settings.written,
             network_file=self.folder / self.settings.context,
+            protected=self.settings.protected,
             private=tuple(self._private()),
             conditions=Conditions(caller=caller, watch=self.watch, turn=self.turn),
         )
@@ -310,4 +311,6 @@ class ShopFolder:
             currency=self.settings.locale.currency,
             lasting_holdout=self.settings.holdout.lasting,
             exploration=self.settings.exploration,
+            guardrails=self.settings.guardrails,
+            protected=self.settings.protected,
         )

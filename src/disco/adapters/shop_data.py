@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from disco.adapters.conditions import Conditions
+from disco.records.arguments import refuse_protected
 from disco.records.errors import FileFormatError, InputError
 from disco.records.locale import Locale
 from disco.records.tables import PLAIN, TableFormat
@@ -41,6 +42,8 @@ class FolderShopData:
     """What the columns of the tables are called, and how CSV files are written."""
     network_file: Path
     """The file of the context network."""
+    protected: tuple[str, ...] = ()
+    """Columns that may be no features."""
     private: tuple[Path, ...] = ()
     """Files and folders that no plan may name, wherever they lie: settings, secrets, the database, artefacts."""
     conditions: Conditions = field(default_factory=Conditions)
@@ -208,7 +211,11 @@ class FolderShopData:
                 expected="a trained network (the setting `context`)",
                 fix=f"Run `disco train context {options}`.",
             )
-        return ContextNetwork.load(self.network_file)
+        network = ContextNetwork.load(self.network_file)
+        fix = "Train it again without them: `disco train context`."
+        names = network.embedding_.feature_names
+        refuse_protected(names, self.protected, where=f"features of {self.network_file}", fix=fix)
+        return network
 
     def network_hash(self) -> str:
         """Of the network's file; equal networks are equal files."""

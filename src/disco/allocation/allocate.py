@@ -188,9 +188,12 @@ def allocate_offer(
 ) -> Allocation:
     """`allocate` within the limits of an offer; an InfeasibleError about `where`, if they contradict each other.
 
-    values, costs: (customers, depths of the offer); costs only where it has a budget.
+    values, costs: (customers, depths of the offer); costs only where it has a budget. A value of −∞: not eligible.
     warm_prices: (depths,) prices of an earlier, similar solve.
     """
+    eligible = None if audience.markdown_left is None else values > -np.inf
+    if eligible is not None:
+        values = np.asfortranarray(np.where(eligible, values, 0.0))
     allocation = allocate(
         values,
         offer.caps,
@@ -199,6 +202,7 @@ def allocate_offer(
         costs=costs,
         budget=offer.budget,
         segments=Segments.of(audience, offer),
+        eligible=eligible,
         ids=audience.ids,
         warm_prices=warm_prices,
         engine=engine,

@@ -309,6 +309,7 @@ class Client:
 
     demand = _asks(Shop.demand)
     added = _asks(Shop.added)
+    favoured = _asks(Shop.favoured)
     release_holdout = _asks(Shop.release_holdout)
 
     def power(self, *, baseline: float, sd: float, **options: float) -> PowerResult:

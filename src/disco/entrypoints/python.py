@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from disco.operations.explain import Explanation
     from disco.operations.export import Exported
     from disco.operations.export_table import TableExported
+    from disco.operations.favoured import Favoured
     from disco.operations.forget import Forgotten, PersonalData, Pruned
     from disco.operations.late import LateArrivals, LateDecision, LateDesk, PreparedArrivals
     from disco.operations.launch import CampaignState, Launched, Recalled
@@ -295,6 +296,16 @@ class Shop(ShopFolder):
         margin, today = self.settings.margin, self.clock.today()
         with self.store() as store:
             return codes_added(store, self.data, today=today, margin=margin, first=first, last=last)
+
+    def favoured(self, name: str, *, by: str) -> Favoured:
+        """Who gets which depths, codes and markdown, by the values of a column of the customers table.
+
+        name: the id of a plan, or a launched campaign, for which what was bought so far is shown, too.
+        """
+        from disco.operations.favoured import who_is_favoured
+
+        with self.store() as store:
+            return who_is_favoured(store, self.data, name, by=by)
 
     def release_holdout(self, reason: str, *, dry_run: bool = False) -> ReleasedHoldout:
         """Let the people of the lasting holdout have codes; the next campaign with one draws other people."""
@@ -578,6 +589,7 @@ class Shop(ShopFolder):
             cluster=self.cluster_engine,
             compare=self.against_network_in_use,
             only_better=only_better,
+            protected=self.settings.protected,
             progress=None if report is None else lambda epoch, most: report(epoch, most, "epochs"),
         )
 

@@ -126,6 +126,8 @@ VERSION = Annotated[
     int | None, Field(ge=1, le=2**31 - 1, description="A version of the model; default: the active one.")
 ]
 BATCH = Annotated[str, Field(max_length=100)]
+PLANNED = Annotated[str, Field(max_length=200, description="A launched campaign, or the id of a plan.")]
+COLUMN = Annotated[str, Field(min_length=1, max_length=200, description="A column of the customers table.")]
 COLUMNS = Annotated[list[str], Field(max_length=20, description="Also by these columns of its customers.")]
 LAUNCHED = Annotated[str, Field(min_length=1, max_length=200, description="A launched campaign.")]
 DRAWS = Annotated[int, Field(ge=1, le=100_000, description="Draws of the policy to estimate from.")]
@@ -267,6 +269,9 @@ USE_CASES = (
     UseCase(Shop.added, "operations.added:Added", "added",
         route=ApiRoute("GET /added", Role.VIEWER, ("campaigns",), "What codes added, by the lasting holdout",
                        takes={"first": FIRST_DAY, "last": LAST_DAY})),
+    UseCase(Shop.favoured, "operations.favoured:Favoured", "favoured",
+        route=ApiRoute("GET /favoured/{name}", Role.VIEWER, ("campaigns",), "Who gets what, by a column of customers",
+                       takes={"name": PLANNED, "by": COLUMN})),
     UseCase(Shop.release_holdout, "operations.added:ReleasedHoldout", "holdout release",
         route=ApiRoute("POST /holdout/release", Role.APPROVER, ("campaigns",), "Let the people held out have codes",
                        takes={"dry_run": DRY_RUN}, body=ReleaseRequest,

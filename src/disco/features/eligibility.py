@@ -91,11 +91,13 @@ def eligible_customers(
     evaluate: Evaluate,
     columns: Mapping[str, str] | None = None,
     time_zone: str = "UTC",
+    key: str = "customers.eligible",
 ) -> pa.Table:
     """customer_id, as text, of the rows that meet the condition, and these columns of the table as text.
 
     columns: what a plan calls the setting → the name of a column, such as {"segments.column": "region"}. They follow
-    customer_id under the names of the settings. time_zone: of the condition's days and times.
+    customer_id under the names of the settings. time_zone: of the condition's days and times. key: of the plan, which
+    holds the condition.
     """
     check_column(customers.schema.empty_table(), "customers", "customer_id", file=name)
     known = _known_columns(customers, columns or {}, name=name)
@@ -107,7 +109,7 @@ def eligible_customers(
         most_cpu_seconds=CONDITION_CPU_SECONDS,
         most_bytes=CONDITION_BYTES,
     )
-    found = _answer(customers, question, name=name, evaluate=evaluate)
+    found = _answer(customers, question, name=name, evaluate=evaluate, key=key)
     given = found["customer_id"].combine_chunks()
     try:
         check_column(pa.table({"customer_id": given}), "customers", "customer_id", file=name)
@@ -137,7 +139,7 @@ def _known_columns(customers: Any, columns: Mapping[str, str], *, name: str) -> 
     return found
 
 
-def _answer(customers: Any, question: Question, *, name: str, evaluate: Evaluate) -> pa.Table:
+def _answer(customers: Any, question: Question, *, name: str, evaluate: Evaluate, key: str) -> pa.Table:
     """The ids, in the table's own type, of the rows that meet the condition, and the columns as text."""
     rare = [field.name for field in customers.schema if is_rare(field.type)]
     known = [column for column in dict.fromkeys(customers.schema.names) if column not in rare]
@@ -146,7 +148,7 @@ def _answer(customers: Any, question: Question, *, name: str, evaluate: Evaluate
     except RefusedConditionError as refused:
         listed = ", ".join(known) + (f" (not {', '.join(rare)}, whose type DuckDB does not have)" if rare else "")
         raise InputError(
-            "customers.eligible",
+            key,
             found=f"{question.condition:.{_LONGEST_SHOWN}}: {refused!s:.{_LONGEST_SHOWN}}",
             expected=f"an SQL condition on the columns {listed} of {name}",
         ) from None

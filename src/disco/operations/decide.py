@@ -14,8 +14,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from disco.allocation import Segments, Status, allocate
-from disco.campaign import Belief, Figures, decide, expected_costs, values_of
+from disco.campaign import Belief, Figures, allowed_depths, decide, expected_costs, values_of
 from disco.operations.arms import ARMS, SHARING, Groups, assign_at_random, reserve_of, segment_reserve, share_offers
+from disco.operations.customer_limit import markdown_left
 from disco.operations.forecast import PastForecasts, Totals, draw_totals, expected_totals, past_forecasts
 from disco.operations.season import ShopSeason
 from disco.policy import policy_of
@@ -176,8 +177,9 @@ class Basis:
         )
         with store.reading() as transaction:
             secret = transaction.decisions.holdout_secret() if stays_open or plan.holdout.lasting else None
+            left = markdown_left(transaction, plan, audience.ids)
         return cls(
-            audience=audience,
+            audience=replace(audience, markdown_left=left),
             belief=belief,
             past=past,
             currency=store.locale.currency,
@@ -310,7 +312,7 @@ def decide_groups(basis: Basis, plan: Plan, *, warm_prices: Vector | None = None
         parts = parts_of(1.0)
         costs = [basis.costs(plan, arm, part) for arm, part in zip(SHARING, parts, strict=True)]
         outside = basis.audience.take(~groups.arms[Arm.HOLDOUT])
-        explain_conflict(plan, offer, outside, members, parts, costs, currency=basis.currency)
+        explain_conflict(plan, offer, outside, members, parts, costs, belief=basis.belief, currency=basis.currency)
         raise
     return _within_risk(basis, plan, whole, attempt)
 
@@ -357,6 +359,7 @@ def _decided(
                 campaign=plan.campaign,
                 currency=basis.currency,
             )
+            choice[rows] = _within_limit(basis, plan, arm, choice[rows], part)
             if belief.basket.campaigns:
                 expected[rows] = belief.basket.expected_at_choice(members.context, depths, choice[rows], engine=engine)
                 engagement[rows] = belief.rates_at_choice(members, depths, choice[rows], engine=engine)
@@ -371,6 +374,28 @@ def _decided(
         engagement=engagement,
         decisions=decisions,
     )
+
+
+def _within_limit(basis: Basis, plan: Plan, arm: Arm, choice: Integers, part: Offer) -> Integers:
+    """Codes assigned at random, without those that would cost more than is left for a customer."""
+    allowed = allowed_depths(
+        basis.members(plan, arm), belief=basis.belief, depths=np.asarray(part.depths), engine=basis.engine
+    )
+    if allowed is None:
+        return choice
+    kept = np.where((choice >= 0) & allowed[np.arange(choice.size), choice], choice, -1)
+    counts = np.bincount(kept[kept >= 0], minlength=len(part.depths))
+    for depth, count, floor in zip(part.depths, counts.tolist(), part.floors or (0,) * len(counts), strict=True):
+        if count < floor:
+            raise InfeasibleError(
+                f"campaign {plan.campaign}: the limits contradict each other",
+                conflicts=[
+                    f"{depth_percent(depth)}: at least {floor:,} codes in group {arm}, but `customer_limit` leaves "
+                    f"{count:,} of those drawn at random"
+                ],
+                fix="Lower at_least, or raise customer_limit.",
+            )
+    return kept
 
 
 def _has_floors(offer: Offer) -> bool:
@@ -659,13 +684,14 @@ def explain_conflict(
     parts: Sequence[Offer],
     costs: Sequence[Floats | None],
     *,
+    belief: Belief,
     currency: Currency = GBP,
 ) -> None:
     """Raise InfeasibleError in the plan's numbers where one of two causes is found; return where it is neither.
 
     offer: the limits at the launch; audience: the customers outside the holdout. Of the decided and the control group:
     members, parts (the limits that each is solved with) and costs (markdown by customer and depth, as the budget counts
-    it). currency: of the budget.
+    it). belief: says which depths the limit of a customer allows. currency: of the budget.
     """
     found = allocate(
         np.zeros((len(audience), len(offer.depths)), order="F"),
@@ -673,13 +699,15 @@ def explain_conflict(
         depths=offer.depths,
         floors=offer.floors,
         segments=Segments.of(audience, offer),
+        eligible=allowed_depths(audience, belief=belief, depths=np.asarray(offer.depths)),
     )
     if found.status is Status.INFEASIBLE:
         reserve = f", of caps without the reserve of {plan.reserve.share:.0%}" if plan.reserve.share else ""
         raise InfeasibleError(
             f"campaign {plan.campaign}: the limits contradict each other{reserve}",
             conflicts=[str(conflict) for conflict in found.conflicts],
-            fix="Change one of the limits named above.",
+            fix="Change one of the limits named above"
+            + ("." if plan.customer_limit is None else ", or raise customer_limit."),
         )
     budget = plan.budget_amount
     if budget is None:
@@ -689,7 +717,7 @@ def explain_conflict(
             conflicts=(),
             fix="Lower at_least, or change control.share.",
         )
-    needed = _needed_budget(plan, members, parts, costs)
+    needed = _needed_budget(plan, members, parts, costs, belief=belief)
     if needed is not None and needed > budget:
         given, least = (money(amount, full=True, currency=currency) for amount in (budget, needed))
         raise InfeasibleError(
@@ -704,6 +732,8 @@ def _needed_budget(
     members: Sequence[Audience],
     parts: Sequence[Offer],
     costs: Sequence[Floats | None],
+    *,
+    belief: Belief,
 ) -> int | None:
     """The least whole budget of the plan whose parts pay for the floors of every group, at most 2% too much."""
     everybody, needed = sum(len(group) for group in members), 0.0
@@ -720,6 +750,7 @@ def _needed_budget(
                 depths=free.depths,
                 floors=free.floors,
                 segments=Segments.of(group, free),
+                eligible=allowed_depths(group, belief=belief, depths=np.asarray(free.depths)),
                 ids=group.ids,
             )
             if least.status is Status.INFEASIBLE:

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco import objective
-from disco.campaign import Belief, expected_costs
+from disco.campaign import Belief, allowed_depths, expected_costs
 from disco.operations.arms import sending_costs
 from disco.operations.codes import sent_codes
+from disco.operations.customer_limit import limit_words, markdown_left
 from disco.operations.learn import deciding_belief
 from disco.policy import policy_of, rates_of_policy
 from disco.records.arrays import Floats, Matrix, Vector
@@ -146,6 +147,7 @@ def explain(
         made = _Decision(**found.select(kept).to_pylist()[0])
         context = transaction.contexts.of(campaign, record.network, np.array([made.row]))
         belief = deciding_belief(transaction, record, prior=prior)
+        left = _markdown_left(transaction, record, made)
     if is_forgotten(found["customer_id"])[0]:
         raise InputError(
             f"The customer with the name {customer} was forgotten, and what was decided about them cannot be explained"
@@ -155,7 +157,11 @@ def explain(
     if arm is Arm.DECIDED and solution.prices is not None:
         with without_compiler():  # one customer
             figures = _figures(record, solution, belief, made, context, sending_costs(record.plan, found))
-    others = [figure for figure in figures if figure.depth != made.depth]
+    asked = Audience(
+        ids=read_ids([made.customer_id]), context=context, known=np.array([made.known]), markdown_left=left
+    )
+    refused = () if arm is Arm.HOLDOUT else _refused(asked, belief, record)
+    others = [figure for figure in figures if figure.depth != made.depth and figure.depth not in refused]
     runner_up = max(others, key=lambda figure: figure.surplus, default=None)
     chosen = next((figure for figure in figures if figure.depth == made.depth), None)
     weight, rule, currency = (
@@ -163,7 +169,10 @@ def explain(
         _rule(record, solution, arm, made),
         store.locale.currency,
     )
+    limited = "" if left is None else limit_words(record, float(left[0]), list(map(depth_percent, refused)), currency)
     at_prices, plain = _verdicts(chosen, runner_up, weight=weight, late=made.late, currency=currency)
+    if len(refused) == len(solution.depths):
+        at_prices = plain = "So they got no code."
     changed = chosen is not None and abs(chosen.value - made.value) > _SAME * max(abs(made.value), 1.0)
     words = [
         *([f"An example; `disco explain {campaign} CUSTOMER` explains another one."] if is_example else []),
@@ -171,6 +180,7 @@ def explain(
         rule,
         _context_words(context, known=made.known),
         *(_figure_words(record, solution, made, figures, currency) if figures else ()),
+        *([limited] if limited else []),
         *([at_prices] if figures else []),
         *([_CHANGED] if changed else []),
         *_propensity_words(made),
@@ -191,9 +201,26 @@ def explain(
         currency=currency.code,
         propensity=made.propensity,
         words=tuple(words),
-        reasons=(_plain_rule(record, made), plain, *([_CHANGED] if changed else [])) if figures else (rule,),
+        reasons=(
+            *((_plain_rule(record, made),) if figures else (rule,)),
+            *([limited] if limited else []),
+            *((plain, *([_CHANGED] if changed else [])) if figures else ()),
+        ),
         revenue_weight=weight,
     )
+
+
+def _markdown_left(transaction: Transaction, record: CampaignRecord, made: _Decision) -> Vector | None:
+    """(1,) what the limit of a customer left when they were decided; about a late arrival, when the campaign ended."""
+    day, before = (record.plan.valid.last, None) if made.late else (None, record.launched_at)
+    return markdown_left(transaction, record.plan, read_ids([made.customer_id]), day=day, before=before)
+
+
+def _refused(customer: Audience, belief: Belief, record: CampaignRecord) -> tuple[float, ...]:
+    """The depths that the limit of the customer does not allow."""
+    depths = np.asarray(record.plan.offered)
+    allowed = allowed_depths(customer, belief=belief, depths=depths)
+    return () if allowed is None else tuple(depths[~allowed[0]].tolist())
 
 
 def _not_a_member(

@@ -16,6 +16,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from disco.operations.codes import sent_codes
+from disco.operations.disclosure import refuse_disclosure, with_disclosure
 from disco.records.arrow_tables import columns_of
 from disco.records.campaign_records import CampaignRecord
 from disco.records.depths import depth_percent
@@ -72,11 +73,15 @@ _TEMPLATES: dict[str, dict[str, str]] = {
         "Ends At": "valid_until",
     },
 }
-# by template: our column of a plan's conditions → theirs
+# by template: our column of a plan's conditions and of its disclosure → theirs; discounts of Shopify have no customer
 _CONDITIONS: dict[str, dict[str, str]] = {
-    "klaviyo": {"minimum_basket": "Minimum Basket", "conditions": "Conditions"},
-    "braze": {"minimum_basket": "discount_minimum_basket", "conditions": "discount_conditions"},
-    "mailchimp": {"minimum_basket": "MINBASKET", "conditions": "CONDITIONS"},
+    "klaviyo": {"minimum_basket": "Minimum Basket", "conditions": "Conditions", "disclosure": "Disclosure"},
+    "braze": {
+        "minimum_basket": "discount_minimum_basket",
+        "conditions": "discount_conditions",
+        "disclosure": "discount_disclosure",
+    },
+    "mailchimp": {"minimum_basket": "MINBASKET", "conditions": "CONDITIONS", "disclosure": "DISCLOSURE"},
     "shopify": {"minimum_basket": "Minimum Basket", "conditions": "Conditions"},
 }
 
@@ -101,6 +106,8 @@ class Exported(TableResult):
     """The smallest basket that the shop accepts a code for, before the discount; null: no such condition."""
     conditions: str | None
     """Further conditions, in words; null: none."""
+    disclosed: int | None
+    """Codes of customers who have to be shown the sentence of `disclosure`; null: the plan has none."""
     without_email: int | None
     """Codes of customers without an e-mail address; null: no column of addresses was asked for."""
     manifest: str | None
@@ -122,7 +129,7 @@ def export(store: Store, campaign: str, *, file: Path | None = None, data: "Shop
         record = transaction.plans.campaign(campaign)
     plan = record.plan
     refuse_recalled(record)
-    codes = export_codes(store, campaign)
+    codes = with_disclosure(export_codes(store, campaign), plan, data)
     rows, without_email = codes, None
     if plan.export is not None:
         rows, without_email = _for_tool(codes, plan, data, store.locale)
@@ -136,6 +143,7 @@ def export(store: Store, campaign: str, *, file: Path | None = None, data: "Shop
         codes_by_depth={depth: int((depths == depth).sum()) for depth in plan.offered},
         minimum_basket=None if plan.conditions is None else plan.conditions.minimum_basket,
         conditions=None if plan.conditions is None else plan.conditions.text,
+        disclosed=None if plan.disclosure is None else codes.num_rows - codes["disclosure"].null_count,
         without_email=without_email,
         manifest=None if file is None else str(_manifest_of(file)),
         rows=rows,
@@ -242,6 +250,7 @@ def _with_offsets(rows: pa.Table, locale: Locale) -> pa.Table:
 
 def refuse_export(data: "ShopData", plan: Plan) -> None:
     """InputError where a plan asks for an export that could not be written after its launch."""
+    refuse_disclosure(data, plan)
     if plan.export is None:
         return
     _refuse_without_address(plan.export.template, _address(plan.export.columns))

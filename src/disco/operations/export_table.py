@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from disco.operations.disclosure import with_disclosure
 from disco.operations.export import export_codes, refuse_recalled
 from disco.operations.results import campaign_results
 from disco.records.errors import UsageError
@@ -64,7 +65,7 @@ class TableExported(Result):
     """Whether anything was written; false: the table held the same rows already."""
 
 
-_CONDITIONS = {"minimum_basket": pa.float64(), "conditions": pa.string()}
+_CONDITIONS = {"minimum_basket": pa.float64(), "conditions": pa.string(), "disclosure": pa.string()}
 _DECISIONS = ("customer_id", "arm", "depth", "value", "known", "late", "propensity")
 _RESULTS = pa.schema(
     [
@@ -100,7 +101,7 @@ def rows_of_table(store: Store, data: "ShopData", campaign: str, kind: ExportKin
             kept.add_column(0, "campaign_id", [_same(campaign, kept.num_rows)]), ("campaign_id", "customer_id")
         )
     refuse_recalled(record)
-    codes = export_codes(store, campaign)
+    codes = with_disclosure(export_codes(store, campaign), record.plan, data)
     for name, column in _CONDITIONS.items():  # of plans without conditions, too: the table has one form for all
         if name not in codes.column_names:
             codes = codes.append_column(name, pa.nulls(codes.num_rows, column))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.allocation import decide_late
-from disco.campaign import Belief, expected_costs, values_of
+from disco.campaign import Belief, allowed_depths, expected_costs, values_of
 from disco.features import has_history
 from disco.operations.arms import arms_of, holdout_secret
 from disco.operations.audience import (
@@ -28,6 +28,7 @@ from disco.operations.audience import (
     refuse_strangers,
 )
 from disco.operations.codes import CodePool, codes_for, read_pool, sent_codes
+from disco.operations.customer_limit import markdown_left
 from disco.operations.learn import deciding_belief, stored_evidence
 from disco.operations.plan import coded_rows, decision_table, with_codes
 from disco.operations.site import Site
@@ -153,7 +154,7 @@ def decide_arrivals(
                     raise _refusal(record, key, named)
             model = _DecisionModel.of(transaction, record, prior=prior, pool=pool)
             tally = LateTally().up_to_date(transaction, record)
-            _keep(transaction, record, fresh, prepared, model=model, tally=tally, secret=secret)
+            _keep(transaction, record, fresh, prepared, model=model, tally=tally, secret=secret, clock=clock)
             decided = transaction.decisions.of(campaign, customers=ids)
     return decided.take(pc.index_in(ids, value_set=decided["customer_id"].cast(pa.string()).combine_chunks()))
 
@@ -215,11 +216,14 @@ def _keep(
     model: "_DecisionModel",
     tally: "LateTally",
     secret: bytes | None,
+    clock: Clock,
 ) -> pa.Table:
     """Decide about customers who have no decision and may get a code, and write everything that is kept of it: their
     decisions, with their own codes."""
     refuse_other_network(transaction, record, prepared.network)
     audience, features = _audience(record, prepared, customers)
+    day = sent_on(record, transaction.locale.day_of(clock.now()))
+    audience = replace(audience, markdown_left=markdown_left(transaction, record.plan, audience.ids, day=day))
     table = _decisions(transaction, record, audience, model.belief, tally)
     coded = table.take(pa.array(coded_rows(table)))
     given, depths = coded["customer_id"].to_pylist(), coded["depth"].to_pylist()
@@ -296,13 +300,15 @@ def _decisions(
             remaining = [min(pair) for pair in zip(remaining, by_segment[label], strict=True)]
             own = (solution.segments or {})[label].prices
             prices = prices if own is None else prices + np.asarray(own)
+        allowed = worth.values[row] > -np.inf
         column = decide_late(
-            worth.values[row],
+            np.where(allowed, worth.values[row], 0.0),
             prices,
             remaining,
             costs=worth.costs[row],
             budget_price=solution.budget_price,
             remaining_budget=budget,
+            eligible=allowed,
             customer_id=audience.ids[row],
         )
         if column >= 0:
@@ -353,8 +359,16 @@ class _Worth:
         costs = expected_costs(audience, belief=belief, offer=offer)
         if solution.prices is None:
             keys = customer_keys(audience.ids)
-            drawn = [uniforms(keys, plan.seed, plan.campaign, "late", column) for column in range(depths.size)]
-            return cls(np.column_stack(drawn), costs, np.zeros(depths.size), at_random=True)
+            drawn = np.column_stack(
+                [uniforms(keys, plan.seed, plan.campaign, "late", column) for column in range(depths.size)]
+            )
+            allowed = allowed_depths(audience, belief=belief, depths=depths)
+            return cls(
+                drawn if allowed is None else np.where(allowed, drawn, -np.inf),
+                costs,
+                np.zeros(depths.size),
+                at_random=True,
+            )
         sending = plan.contact_costs(audience.channel, customers=len(audience))
         values = values_of(
             replace(audience, contact_cost=sending),
@@ -560,7 +574,9 @@ def decide_new(
             )
             answers |= {name: _refusal(record, key, [name]) for name, key in reasons.items()}
             if fresh := [name for name in fresh if name not in reasons]:
-                decided = _keep(transaction, record, fresh, prepared, model=model, tally=tally, secret=secret)
+                decided = _keep(
+                    transaction, record, fresh, prepared, model=model, tally=tally, secret=secret, clock=clock
+                )
                 answers |= {str(one.customer_id): one for one in late_decisions(as_sent(record.plan, decided))}
                 tally = tally.with_kept(transaction, record, decided)
     # what a rehearsal gave is not given

@@ -25,6 +25,8 @@ from disco.operations.arms import (
 )
 from disco.operations.audience import contact_inputs, label_hashes, load_audience, sources_of
 from disco.operations.codes import codes_for, read_pool, sent_codes
+from disco.operations.customer_limit import KEY as CUSTOMER_LIMIT
+from disco.operations.customer_limit import customer_limit_inputs
 from disco.operations.export import check_kind, write_rows
 from disco.operations.learn import CampaignEvidence, belief_hash, belief_of
 from disco.operations.outbox import tell
@@ -226,6 +228,9 @@ def _inputs_within(transaction: Transaction, planned: Planned, prior: Belief | N
     now |= contact_inputs(
         transaction, planned.plan, planned.decisions["customer_id"].cast(pa.string()).combine_chunks()
     )
+    now |= customer_limit_inputs(
+        transaction, planned.plan, planned.decisions["customer_id"].cast(pa.string()).combine_chunks()
+    )
     now |= holdout_inputs(planned.plan, holdout_secret(transaction, planned.plan))
     if LOCALE_INPUT in planned.inputs or transaction.locale.fingerprint():
         now[LOCALE_INPUT] = transaction.locale.fingerprint()
@@ -252,6 +257,7 @@ def _refuse_changed(planned: Planned, inputs: Mapping[str, str]) -> None:
             "network": "context network",
             "snapshot": "features of all customers",
             "contact": "codes of other campaigns",
+            CUSTOMER_LIMIT: "markdown of other campaigns, which customer_limit counts",
             HOLDOUT_INPUT: "secret of the lasting holdout",
             LOCALE_INPUT: f"currency or time zone (planned in {_locale_words(planned)})",
             "program_version": f"program version (planned with {planned.inputs.get('program_version', 'none')})",

@@ -31,8 +31,11 @@ from disco.operations.audience import (
     sources_of,
 )
 from disco.operations.codes import read_pool, refuse_too_few, usable_codes
+from disco.operations.customer_limit import customer_limit_inputs, customer_limit_words
 from disco.operations.decide import Basis, binding_limits, decide_groups, forecast, overspend_chance, solution_of
+from disco.operations.disclosure import disclosure_words
 from disco.operations.export import refuse_export
+from disco.operations.favoured import fairness_warnings, refuse_fairness
 from disco.operations.learn import belief_for, belief_hash
 from disco.operations.outbox import tell as announce
 from disco.operations.plan_warnings import (
@@ -362,6 +365,7 @@ def make_plan(site: Site, plan: Plan, *, dry_run: bool = False, report: Report |
     store, data, stages = site.store, site.data, Stages(report)
     stages(0, None, "reading customers")
     refuse_export(data, plan)
+    refuse_fairness(data, plan)
     pool = read_pool(data, plan)
     loaded = load_audience(site, plan, keeps=not dry_run, report=stages)
     belief, version = belief_for(store, prior=site.prior, network=loaded.network, head=loaded.head)
@@ -384,6 +388,8 @@ def make_plan(site: Site, plan: Plan, *, dry_run: bool = False, report: Report |
         report=stages,
     )
     more = (
+        *disclosure_words(data, planned),
+        *fairness_warnings(data, planned),
         *hour_warnings(plan, store.locale),
         *size_warnings(plan, planned.summary.arms, loaded.features),
         *pool_warnings(store, planned, pool),
@@ -433,7 +439,7 @@ def plan_campaign(
         **inputs_of_belief(belief),
         **inputs_of_locale(store.locale),
         **inputs_of_program(plan, customers=len(audience), segment_sizes=decided.groups.segment_sizes),
-        **_contacts(store, plan, audience),
+        **_given_before(store, plan, audience),
         **holdout_inputs(plan, basis.secret),
     }
     return Planned(
@@ -465,6 +471,7 @@ def plan_campaign(
                 *key_warnings(plan),
                 *(() if found.total is None else basis.past.waiting_words),
                 *_sending_words(found.arms, store.locale.currency),
+                *customer_limit_words(plan, basis.audience, belief, store.locale.currency),
                 *audience_warnings(
                     belief,
                     audience,
@@ -502,9 +509,11 @@ def _audience_inputs(audience: Audience, there: Mapping[str, str]) -> dict[str, 
     return {"customers": content_hash(pa.table({"customer_id": audience.ids})), **label_inputs(audience)}
 
 
-def _contacts(store: Store, plan: Plan, audience: Audience) -> dict[str, str]:
+def _given_before(store: Store, plan: Plan, audience: Audience) -> dict[str, str]:
+    customers = pa.array(audience.ids).cast(pa.string())
     with store.reading() as transaction:
-        return contact_inputs(transaction, plan, pa.array(audience.ids).cast(pa.string()))
+        contacts = contact_inputs(transaction, plan, customers)
+        return {**contacts, **customer_limit_inputs(transaction, plan, customers)}
 
 
 def _last_contexts(store: Store, campaign: str, network: str) -> Matrix | None:
@@ -584,6 +593,7 @@ def validate_plan(data: ShopData, plan: Plan) -> PlanVerdict:
     contacted too often are still among those counted here.
     """
     refuse_export(data, plan)
+    refuse_fairness(data, plan)
     customers = check_audience(data, plan)
     # without the database its secret is not known; any other draws as many people, and only their number counts here
     groups = Groups.of(plan, customers.ids, segment=customers.segment, secret=b"any")

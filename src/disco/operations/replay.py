@@ -14,19 +14,20 @@ import pyarrow.parquet as pq
 
 from disco.allocation import Allocation, allocate_offer
 from disco.belief import BasketModel, LinearDepth, RadialBasis, SmoothSpline
-from disco.campaign import Belief, Figures, expected_costs
+from disco.campaign import Belief, Figures, allowed_depths, expected_costs
 from disco.evaluation.log import RandomisationWarning, RandomLog, random_log
 from disco.evaluation.off_policy import OffPolicy
 from disco.evaluation.passes import Player, Skew, UnconstrainedLearner
 from disco.evaluation.replay import PolicyDifference, PolicyReplay, Replay
 from disco.evaluation.replay import replay as run
 from disco.operations.arms import SHARING, sending_costs
+from disco.operations.customer_limit import markdown_left
 from disco.operations.learn import deciding_belief
 from disco.operations.plan import chosen_columns, limits_at_launch, segments_of
 from disco.policy import POLICIES, Policy, Thompson, policy_named, policy_of
 from disco.policy.propensity import Propensities, propensities
 from disco.records.arguments import refuse_rows
-from disco.records.arrays import Floats, Integers, Vector
+from disco.records.arrays import Flags, Floats, Integers, Vector
 from disco.records.cells import flags, is_bytes
 from disco.records.chunks import Report
 from disco.records.decisions import Arm, Audience, Offer
@@ -542,11 +543,15 @@ def add_propensities(
         rows = decisions["row"].to_numpy()
         contexts = transaction.contexts.of(campaign, record.network, rows)
         belief = deciding_belief(transaction, record, prior=prior)
+        ids = decisions["customer_id"].to_numpy()
+        left = markdown_left(transaction, record.plan, ids, before=record.launched_at)
     plan, arm = record.plan, np.asarray(decisions["arm"].to_pylist(), object)
     choice = chosen_columns(decisions, plan)
     probability, used = np.ones(rows.size), np.zeros(rows.size, np.int64)
     segment = segments_of(decisions) if plan.segments is not None else None
     costs = sending_costs(plan, decisions)
+    everybody = Audience(ids=ids, context=contexts, known=decisions["known"].to_numpy(), markdown_left=left)
+    allowed = allowed_depths(everybody, belief=belief, depths=np.asarray(plan.offered), engine=engine)
     for name, part in zip(SHARING, limits_at_launch(plan, decisions)[1], strict=True):
         here = np.flatnonzero(arm == name)
         if not here.size:
@@ -555,7 +560,9 @@ def add_propensities(
             # limits of segments differ, so the law is the same for all customers of a segment
             for label in {""} if segment is None else set(segment[here]):
                 ours = here if segment is None else here[segment[here] == label]
-                probability[ours] = _shares(choice[ours], depths=len(plan.offered))
+                probability[ours] = _shares(
+                    choice[ours], depths=len(plan.offered), allowed=None if allowed is None else allowed[ours]
+                )
             continue
         audience = Audience(
             ids=decisions["customer_id"].take(pa.array(here)).to_numpy(),
@@ -563,6 +570,7 @@ def add_propensities(
             known=decisions["known"].take(pa.array(here)).to_numpy(),
             segment=None if segment is None else segment[here],
             contact_cost=None if costs is None else costs[here],
+            markdown_left=None if left is None else left[here],
         )
         found = decision_propensities(
             audience,
@@ -626,7 +634,16 @@ def decision_propensities(
     )
 
 
-def _shares(choice: Integers, *, depths: int) -> Vector:
-    """The share of the arm that got what each of its customers got."""
+def _shares(choice: Integers, *, depths: int, allowed: Flags | None = None) -> Vector:
+    """The share of the arm that got what each of its customers got.
+
+    allowed: (n, K) which depths the limit of a customer leaves. A depth was drawn with one chance for everybody, and
+    those whom it is not allowed have no code with that chance, too.
+    """
+    if allowed is not None:
+        given = np.bincount(choice[choice >= 0], minlength=depths)
+        each = allowed * (given / np.maximum(allowed.sum(axis=0), 1))
+        of_choice = np.append(each, 1 - each.sum(axis=1, keepdims=True), axis=1)
+        return np.asarray(of_choice[np.arange(choice.size), choice])
     shares = np.bincount(np.where(choice < 0, depths, choice), minlength=depths + 1) / choice.size
     return np.asarray(shares[choice])

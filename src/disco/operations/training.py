@@ -15,7 +15,16 @@ from disco.belief import BasketModel
 from disco.evaluation.accuracy import Accuracy, accuracy
 from disco.features import ContextNetwork, Feature, files
 from disco.features.builder import FeatureRequest, missing_tables
-from disco.features.catalogue import AS_OF_KEY, FEATURES_KEY, TABLES_KEY, choose, from_text, with_written, written_in
+from disco.features.catalogue import (
+    AS_OF_KEY,
+    FEATURES_KEY,
+    TABLES_KEY,
+    choose,
+    feature_names_of,
+    from_text,
+    with_written,
+    written_in,
+)
 from disco.features.files import read_schema, write_batches
 from disco.features.network import WITH_ENGAGEMENT
 from disco.features.on_engine import MOST_CUSTOMERS, batches_by, sampled_batches
@@ -32,6 +41,7 @@ from disco.features.training_set import (
 from disco.operations.networks import BETTER, NetworkComparison
 from disco.operations.purchases import net_purchases
 from disco.operations.replay import read_log
+from disco.records.arguments import refuse_protected
 from disco.records.errors import DiscoError, InputError, UsageError
 from disco.records.files import temporary_folder
 from disco.records.identity import places_in
@@ -191,6 +201,7 @@ def train_context(
     check: Callable[[str | None], None] = lambda tables: None,
     compare: Callable[[ContextNetwork, date | None], NetworkComparison | None] = lambda network, until: None,
     only_better: bool = False,
+    protected: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> ContextTrained:
     """Fit `network` to the orders and codes of a window and save it; test it on the month after, where that has orders.
@@ -200,13 +211,15 @@ def train_context(
     code counts. own: codes of the shop's own campaigns (`own_codes`), which need no table of codes. most_customers: of
     a shop with more, about so many are taken by the hashes of their ids. cluster: computes the features. check: called
     before the training with the place of the tables, which a file of features may name. compare: called with the
-    trained network and the end of its window. only_better: the file is not written where the comparison says that the
-    new network is not better.
+    trained network and the end of its window. protected: columns that may not be features. only_better: the file is not
+    written where the comparison says that the new network is not better.
     """
     with temporary_folder("train") as folder:
         builder = _Builder(open_tables, cluster, most_customers, threads, folder)
         made = _training_rows(builder, features, tables, window_start, months, catalogue, maturity, own)
         check(made.tables)
+        names = feature_names_of(read_schema(made.rows))
+        refuse_protected(names, protected, where="features", fix="Leave it out of the features.")
         codes = made.codes if network.heads == WITH_ENGAGEMENT else None
         notes = list(made.notes)
         network.fit(made.rows, codes=codes, progress=progress, warn=lambda note: notes.append(str(note)))

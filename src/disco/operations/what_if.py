@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from disco import allocation, objective
 from disco.allocation import Status
-from disco.campaign import Belief
+from disco.campaign import Belief, allowed_depths
 from disco.operations.arms import offer_of
 from disco.operations.audience import load_audience, refuse_unknown_segments, sources_of
 from disco.operations.decide import (
@@ -39,7 +39,7 @@ from disco.operations.learn import belief_for, belief_hash
 from disco.operations.plan_warnings import DepthExperience, experience_of
 from disco.operations.season import shop_season
 from disco.operations.site import Site
-from disco.records.arrays import Floats, Vector
+from disco.records.arrays import Flags, Floats, Vector
 from disco.records.campaign_records import CampaignRecord
 from disco.records.chunks import Report
 from disco.records.decisions import Arm, Audience, Offer
@@ -194,7 +194,8 @@ def frontier(
     full_price *= 1.0 if factors is None else factors
     revenue, markdown = objective.revenue(full_price, depths), objective.markdown(full_price, depths)
     weights = revenue_weights or tuple(offer.revenue_weight * step for step in WEIGHT_STEPS)
-    path = partial(_path, audience, revenue=revenue, markdown=markdown, engine=engine)
+    allowed = allowed_depths(audience, belief=belief, depths=depths, engine=engine)
+    path = partial(_path, audience, revenue=revenue, markdown=markdown, allowed=allowed, engine=engine)
     (present,) = path(offer, weights=(offer.revenue_weight,), budgets=(offer.budget,))
     present = replace(present, present=True)
     by_weight = path(offer, weights=weights, budgets=None)
@@ -251,6 +252,7 @@ def _path(
     *,
     revenue: Floats,
     markdown: Floats,
+    allowed: Flags | None,
     weights: Sequence[float],
     budgets: Sequence[float | None] | None,
     engine: Engine | None,
@@ -264,6 +266,7 @@ def _path(
         depths=offer.depths,
         floors=offer.floors,
         segments=allocation.Segments.of(audience, offer),
+        eligible=allowed,
         ids=audience.ids,
         engine=engine,
     )
@@ -344,6 +347,9 @@ def about(plan: Plan) -> str:
     if plan.contact is not None:  # codes of the campaign itself are not counted, and the days end with its first
         rule = (plan.contact.at_most, plan.contact.days)
         said["contact"] = [*rule, plan.campaign, str(plan.valid.start)]
+    if plan.customer_limit is not None:
+        limit = (plan.customer_limit.markdown, plan.customer_limit.days)
+        said["customer_limit"] = [*limit, plan.campaign, str(plan.valid.start)]
     return json.dumps(said, sort_keys=True)
 
 

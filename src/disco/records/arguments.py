@@ -4,7 +4,7 @@ Booleans are not numbers here: `True` where a count is expected is a mistake. Te
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -54,6 +54,20 @@ def read_non_negative(value: object, *, where: str) -> float:
 def read_share(value: object, *, where: str) -> float:
     """A number from 0 to 1."""
     return read_number(value, where=where, expected="a share from 0 to 1", least=0.0, most=1.0)
+
+
+def refuse_protected(names: Iterable[str], protected: Iterable[str], *, where: str, fix: str) -> None:
+    """InputError where a column that the setting `protected` names would be used.
+
+    >>> refuse_protected(["spend", "Gender"], ["gender"], where="features", fix="Leave it out.")
+    Traceback (most recent call last):
+    ...
+    disco.records.errors.InputError: features: found the protected column Gender; expected no column ...
+    """
+    kept_out = {name.lower() for name in protected}
+    if found := [name for name in names if name.lower() in kept_out]:
+        column = f"the protected column {found[0]}" if len(found) == 1 else f"protected columns: {', '.join(found)}"
+        raise InputError(where, found=column, expected="no column that the setting `protected` names", fix=fix)
 
 
 def read_percent(value: object) -> object:

@@ -71,6 +71,8 @@ class Audience:
     and the contexts, or nobody's."""
     contact_cost: Vector | None = None
     """(n,) money that sending each customer a code costs, whether they use it or not; None: nothing."""
+    markdown_left: Vector | None = None
+    """(n,) the most expected markdown that a code to each customer may have, money; None: no limit."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", read_ids(self.ids))
@@ -99,6 +101,11 @@ class Audience:
             if not ((costs >= 0) & np.isfinite(costs)).all():
                 raise InputError("audience, contact_cost", found="costs below 0 or not finite", expected="0 or more")
             object.__setattr__(self, "contact_cost", costs)
+        if self.markdown_left is not None:
+            left = read_column(self.markdown_left, where="audience, markdown_left", rows=self.ids.size)
+            if not np.isfinite(left).all():
+                raise InputError("audience, markdown_left", found="NaN or infinity", expected="finite amounts of money")
+            object.__setattr__(self, "markdown_left", left)
 
     def __len__(self) -> int:
         return int(self.ids.size)
@@ -117,13 +124,14 @@ class Audience:
             channel=None if self.channel is None else self.channel[rows],
             score=None if self.score is None else self.score[rows],
             contact_cost=None if self.contact_cost is None else self.contact_cost[rows],
+            markdown_left=None if self.markdown_left is None else self.markdown_left[rows],
         )
 
     @property
     def nbytes(self) -> int:
         """Of the arrays; texts are counted as one word each, since arrays share them."""
-        arrays = (self.ids, self.context, self.known, self.segment, self.channel, self.score, self.contact_cost)
-        return sum(array.nbytes for array in arrays if array is not None)
+        arrays = (getattr(self, name) for name in self.__slots__)
+        return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
     def segment_sizes(self) -> dict[str, int]:
         """Customers by label."""

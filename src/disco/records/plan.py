@@ -1,7 +1,7 @@
 """A campaign plan as an operator writes it: depths with limits, objective, policy, arms, dates. Frozen once read."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Annotated, Any, Literal
 
@@ -38,7 +38,10 @@ _MOST_CONTACTS = 1000
 _MOST_CONTACT_COST = 1e6  # of a code
 _MOST_SEED = 10**20 - 1  # with every 64-bit number
 # keys that came later: where they are absent, a plan keeps its bytes and so its id
-_ADDED = ("segments", "include", "exclude", "contact", "contact_cost", "conditions", "guardrails")
+_ADDED = (
+    *("segments", "include", "exclude", "contact", "contact_cost", "conditions", "guardrails"),
+    *("customer_limit", "disclosure", "fairness"),
+)
 
 
 class _Section(BaseModel):
@@ -169,6 +172,13 @@ class ContactSection(_Section):
     def words(self) -> str:
         codes = "one code" if self.at_most == 1 else f"{self.at_most:,} codes"
         return f"{codes} in {self.days:,} days"
+
+
+class CustomerLimitSection(_Section):
+    """The most markdown that a customer is expected to get within some days, this campaign included."""
+
+    markdown: Annotated[Number, Field(gt=0)]
+    days: Annotated[WholeNumber, Field(ge=1, le=_MOST_DAYS)]
 
 
 class PolicySection(_Section):
@@ -359,6 +369,27 @@ class ConditionsSection(_Section):
         return self
 
 
+class DisclosureSection(_Section):
+    """A sentence that some customers have to be shown with their code. It travels with plan, approval and export."""
+
+    text: Annotated[str, _CONDITION_TEXT]
+    where: Annotated[str, Field(min_length=1, strict=True)] = "true"  # an SQL condition, as `customers.eligible`
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "DisclosureSection":
+        if not self.text.strip():
+            raise ValueError("the sentence that customers are shown, such as `text: 'This offer was …'`")
+        return self
+
+
+class FairnessSection(_Section):
+    """How far the average discount of customers with one value of a column may be from that of all others."""
+
+    column: Annotated[str, Field(min_length=1, strict=True)]
+    at_most: Annotated[float, _fraction(lambda share: 0 < share <= 10, "a share above 0%, such as 5%")]  # of all's
+    then: Annotated[Literal["warn", "refuse"], _text(lambda text: text in ("warn", "refuse"), "warn or refuse")]
+
+
 _THEN = ("tell", "pause")
 
 
@@ -395,6 +426,13 @@ class GuardrailsSection(_Section):
             if name in ("budget_used", "refunds") and rail.below is not None:
                 raise ValueError(f"a limit `above` for {name}, which cannot be below 0%")
         return self
+
+    def without_budget(self, has_none: bool) -> "GuardrailsSection | None":
+        """For a plan without a budget: the same without the guardrail on it; None where no other is left."""
+        if not has_none or self.budget_used is None:
+            return self
+        left = self.model_copy(update={"budget_used": None})
+        return left if any(getattr(left, name) is not None for name in type(left).model_fields) else None
 
 
 class ExportSection(_Section):
@@ -453,6 +491,7 @@ class Plan(_Section):
     include: ListFile | None = None
     exclude: ListFile | None = None
     contact: ContactSection | None = None
+    customer_limit: CustomerLimitSection | None = None  # of expected markdown, currency units
     policy: PolicySection = PolicySection()
     control: ArmSection = ArmSection()
     holdout: HoldoutSection = HoldoutSection()
@@ -466,6 +505,8 @@ class Plan(_Section):
         dict[str, Annotated[Number, Field(ge=0, le=_MOST_CONTACT_COST)]] | None, BeforeValidator(_read_contact_cost)
     ] = None
     guardrails: GuardrailsSection | None = None
+    disclosure: DisclosureSection | None = None
+    fairness: FairnessSection | None = None
     # absent from the JSON of a plan without it, so that plan ids from before there was such a key stay what they are
     export: ExportSection | None = Field(default=None, exclude_if=_is_absent)
     seed: WholeNumber = 0
@@ -596,12 +637,15 @@ def read_plan(
     currency: Currency | None = None,
     lasting_holdout: bool = False,
     exploration: float = 1.0,
+    guardrails: GuardrailsSection | None = None,
+    protected: Sequence[str] = (),
 ) -> Plan:
     """A plan from parsed YAML or JSON; every problem at once in a PlanError.
 
     currency: of the shop; amounts must not be finer than its minor unit. None: any amount. lasting_holdout: whether a
     holdout is lasting where the plan does not say; the setting `holdout` of the shop. exploration: the scale of
-    Thompson sampling where the plan does not say; the setting `exploration` of the shop.
+    Thompson sampling where the plan does not say; the setting `exploration` of the shop. guardrails: of plans without
+    their own; the setting of that name. protected: columns that may not be segments; the setting of that name.
 
     >>> read_plan({"campaign": "x", "depths": {20: {}}}, file="plan.yaml")
     Traceback (most recent call last):
@@ -616,7 +660,9 @@ def read_plan(
         if plan.policy.name == "thompson" and "exploration" not in plan.policy.model_fields_set:
             policy = plan.policy.model_copy(update={"exploration": exploration})
             plan = plan.model_copy(update={"policy": policy})
-        problems = _impractical(plan, file, currency)
+        if guardrails is not None and "guardrails" not in plan.model_fields_set:
+            plan = plan.model_copy(update={"guardrails": guardrails.without_budget(plan.budget is None)})
+        problems = [*_impractical(plan, file, currency), *_protected_segments(plan, file, protected)]
         if not problems:
             return plan
     except ValidationError as error:
@@ -638,6 +684,7 @@ def _impractical(plan: Plan, file: str, currency: Currency | None) -> list[Probl
     amounts = {
         "budget": plan.budget_amount,
         "conditions.minimum_basket": None if plan.conditions is None else plan.conditions.minimum_basket,
+        "customer_limit.markdown": None if plan.customer_limit is None else plan.customer_limit.markdown,
     }
     for key, amount in amounts.items():
         if currency is not None and amount is not None and round(amount, currency.digits) != amount:
@@ -652,6 +699,25 @@ def _impractical(plan: Plan, file: str, currency: Currency | None) -> list[Probl
         given, fix = f"{len(plan.offered):,} depths", "Offer depths that customers can tell apart."
         refuse("depths", given, f"at most {_MOST_DEPTHS}", fix)
     return found
+
+
+def _protected_segments(plan: Plan, file: str, protected: Sequence[str]) -> list[Problem]:
+    if plan.segments is None or plan.segments.column.lower() not in {name.lower() for name in protected}:
+        return []
+    given, place = f"the protected column {plan.segments.column}", f"{file}, segments.column"
+    expected = "a column that the setting `protected` does not name: limits by it would decide who gets which code"
+    fix = "Choose another column. `disco favoured` shows who gets what by this one."
+    return [Problem("value", place, "", given, expected, fix)]
+
+
+def read_guardrails(content: object) -> GuardrailsSection:
+    """Those of the settings, for plans without their own; the first problem as an InputError."""
+    try:
+        return GuardrailsSection.model_validate(content)
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        problem = _problem({**detail, "loc": ("guardrails", *detail["loc"])}, "settings")
+        raise InputError(problem.file, found=problem.found, expected=problem.expected, fix=problem.fix) from None
 
 
 def _problem(detail: Any, file: str) -> Problem:
@@ -683,8 +749,11 @@ _OPTIONAL_SECTIONS: dict[str | int, type[_Section]] = {
     "budget": BudgetSection,
     "channel": ChannelSection,
     "contact": ContactSection,
+    "customer_limit": CustomerLimitSection,
     "conditions": ConditionsSection,
     "guardrails": GuardrailsSection,
+    "disclosure": DisclosureSection,
+    "fairness": FairnessSection,
     "segments": SegmentsSection,
     "export": ExportSection,
 }

@@ -1,4 +1,4 @@
-"""What codes added, by the people held out of all campaigns: `disco added`, `disco holdout release`."""
+"""What codes added, and for whom: `disco added`, `disco favoured`, `disco holdout release`."""
 
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ _DAY = ["%Y-%m-%d"]
 
 def register(app: typer.Typer) -> None:
     add_command(app, added, example="disco added --from 2027-04-01 --to 2028-03-31")
+    add_command(app, favoured, example="disco favoured spring-27 --by region")
     holdout = typer.Typer(help="The people who are held out of all campaigns.", no_args_is_help=True)
     add_command(holdout, release, example='disco holdout release --reason "The year is over."')
     app.add_typer(holdout, name="holdout")
@@ -53,6 +54,24 @@ def _text(found: "Added") -> str:
     tables = [added_table(found), moved_table(found), outlook_table(found)]
     tabled = (f"{table.caption}\n{figures_text(table)}" for table in tables if table is not None)
     return "\n\n".join([found.headline, *tabled, "\n".join(found.words)])
+
+
+def favoured(
+    terminal: ShopTerminal,
+    name: Annotated[str, typer.Argument(metavar="CAMPAIGN|PLAN_ID", help="A launched campaign, or a plan.")],
+    by: Annotated[str, typer.Option(help="A column of the customers table, such as region.")],
+) -> None:
+    """Show who gets what: average discount, codes and markdown, by any column of the customers.
+
+    Customers of the holdout are left out. Each value is compared with all others; the intervals (95%) of all values
+    hold together, so a gap that is shown as one is more than chance. Of a launched campaign, the markdown of purchases
+    so far is shown, too.
+    """
+    from disco.views.favoured import favoured_table
+
+    found = terminal.shop().favoured(name, by=by)
+    text = "\n\n".join([found.headline, figures_text(favoured_table(found)), "\n".join(found.words)])
+    terminal.show(found, text.rstrip())
 
 
 def release(

@@ -31,7 +31,7 @@ TOPICS = {
     ),
     "outcomes": ("ingest", "quarantine", "revert", "learn"),
     "results": ("results", "explain", "campaigns", "belief"),
-    "added": ("added", "holdout"),
+    "added": ("added", "favoured", "holdout"),
     "privacy": ("access", "forget", "prune"),
     "upkeep": ("doctor", "backup", "restore"),
     "serving": ("serve", "worker"),

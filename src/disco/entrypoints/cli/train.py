@@ -130,6 +130,7 @@ def context(
             cluster=here.cluster_engine,
             compare=lambda found, until: here.against_network_in_use(found, until) if replaces_own else None,
             only_better=only_better,
+            protected=here.settings.protected,
             check=lambda place: check_outputs(out, inputs=(place,), replaces="network"),
             progress=lambda epoch, _: report(epoch),
         )
