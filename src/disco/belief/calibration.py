@@ -165,29 +165,26 @@ class _Seen:
                 evidence=0.0,
             )
         shared = prior[np.ix_(column, column)] + omega**2 * (self.owner[:, None] == self.owner)
-        line, seen, noise = mode_of(shared, expected, actual, start=start)
-        whole = shared + np.diag(noise)
-        gain = np.linalg.solve(whole, np.column_stack([seen, prior[column], np.ones(column.size)]))
-        fit = float((actual * line - expected * np.exp(line)).sum() - 0.5 * gain[:, 0] @ shared @ gain[:, 0])
-        volume = float(np.linalg.slogdet(whole)[1] - np.log(noise).sum())
+        line, gain, evidence = laplace(shared, expected, actual, prior[column], np.ones(column.size), start=start)
         return _Corrected(
             line=line,
             mean=prior[:, column] @ gain[:, 0],
             covariance=prior - prior[:, column] @ gain[:, 1:-1],
             common=usual.common**2 * float(gain[:, 0].sum()),
             common_variance=usual.common**2 - usual.common**4 * float(gain[:, -1].sum()),
-            evidence=fit - 0.5 * volume,
+            evidence=evidence,
         )
 
 
-def mode_of(
-    shared: Matrix, expected: Vector, actual: Vector, *, start: Vector | None = None
-) -> tuple[Vector, Vector, Vector]:
-    """The mode of ln(actual mean / expected) with the prior N(0, shared), and the regression that it is the fit of:
-    what was seen there, with its variance. All (rows,), amounts in purchases.
+def laplace(
+    shared: Matrix, expected: Vector, actual: Vector, *towards: Matrix | Vector, start: Vector | None = None
+) -> tuple[Vector, Matrix, float]:
+    """The mode of ln(actual mean / expected) with the prior N(0, shared), (shared + noise)⁻¹ times (what was seen,
+    `towards`), and ln of the chance of what was bought, up to a constant. All (rows,), amounts in purchases.
 
-    Newton's method: each step is a regression on ln(mean) + (actual − mean)/mean with the variance 1/mean. start: a
-    mode that is near.
+    Newton's method: each step is a regression on ln(mean) + (actual − mean)/mean with the variance 1/mean; the last one
+    says what was seen, with its noise. towards: (rows,) or (rows, …) covariances with what is asked for. start: a mode
+    that is near.
     """
     seen, noise = np.log((actual + 0.5) / expected), 1 / expected
     if start is not None:
@@ -198,7 +195,11 @@ def mode_of(
         line = shared @ np.linalg.solve(shared + np.diag(noise), seen)
         noise = 1 / (expected * np.exp(line))
         seen = line + actual * noise - 1
-    return line, seen, noise
+    whole = shared + np.diag(noise)
+    gain = np.linalg.solve(whole, np.column_stack([seen, *towards]))
+    fit = float((actual * line - expected * np.exp(line)).sum() - 0.5 * gain[:, 0] @ shared @ gain[:, 0])
+    volume = float(np.linalg.slogdet(whole)[1] - np.log(noise).sum())
+    return line, gain, fit - 0.5 * volume
 
 
 def rows_of(matrix: Matrix) -> tuple[tuple[float, ...], ...]:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from disco.belief.calibration import EXPECTED, Backtest, campaign_variance, mode_of, rows_of
+from disco.belief.calibration import EXPECTED, Backtest, campaign_variance, laplace, rows_of
 from disco.belief.movement import MOVES, usual_moves
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.plan_summary import Calibration
@@ -204,16 +204,13 @@ class _Question:
         if not seen.place.size:  # nothing was seen, and most plans of a new shop are made so
             return _Fit(np.zeros(0), np.zeros(len(prior)), prior, 0.0, level_prior, 0.0)
         shared = self.between.whole(step) + campaign**2 * (seen.place[:, None] == seen.place)
-        line, target, noise = mode_of(shared, seen.expected, seen.actual, start=start)
-        whole, towards, level = shared + np.diag(noise), self.towards.whole(step), self.towards.moving(step)[:, 0]
-        gain = np.linalg.solve(whole, np.column_stack([target, towards, level]))
-        fit = float((seen.actual * line - seen.expected * np.exp(line)).sum() - 0.5 * gain[:, 0] @ shared @ gain[:, 0])
-        volume = float(np.linalg.slogdet(whole)[1] - np.log(noise).sum())
+        towards, level = self.towards.whole(step), self.towards.moving(step)[:, 0]
+        line, gain, evidence = laplace(shared, seen.expected, seen.actual, towards, level, start=start)
         return _Fit(
             line=line,
             mean=towards.T @ gain[:, 0],
             covariance=prior - towards.T @ gain[:, 1:-1],
             level=float(level @ gain[:, 0]),
             level_variance=level_prior - float(level @ gain[:, -1]),
-            evidence=fit - 0.5 * volume,
+            evidence=evidence,
         )

@@ -40,7 +40,6 @@ from disco.records.errors import InputError
 if TYPE_CHECKING:
     from disco.belief.engagement import Engagement
     from disco.belief.evidence import EngagementCounts
-    from disco.belief.model import BasketModel
 
 #: τ: values tried.
 MOVES = np.array([0.0, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24, 0.32, 0.48, 0.64, 0.96])
@@ -155,22 +154,6 @@ class Movement:
             used[place, rows] = counts.redeemed.reshape(-1, columns)
         levels, information = code_levels(sent, used, curve.logits.T)
         return cls.of(whole.depths, levels=levels, information=information, forgetting=engagement.forgetting)
-
-    @classmethod
-    def of_baskets(cls, model: BasketModel) -> Movement:
-        """Of ln F, from the evidence that the model keeps per campaign."""
-        depths = model.evidence.depths
-        shape = (len(model.campaigns), depths.size)
-        levels, information = np.zeros(shape), np.zeros(shape)
-        if depths.size:
-            line = model.encoded(depths) @ model.posterior.mean.reshape(-1, model.encoded(depths).shape[1]).T
-            spread = model.depth_spread.variances(depths)
-            for place, evidence in enumerate(model.campaigns.values()):
-                at, sums = np.searchsorted(depths, evidence.depths), evidence.sums()
-                rows = evidence.rows.astype(np.float64)
-                left = sums[:, 0, -1] - (sums[:, 0, :-1] * line[at]).sum(axis=1)  # Σ(y − ψᵀθ̂)
-                levels[place, at], information[place, at] = left / rows, rows / spread[at]
-        return cls.of(depths, levels=levels, information=information, forgetting=model.forgetting)
 
     @property
     def rests_on_prior(self) -> bool:
