@@ -85,7 +85,8 @@ def json_page() -> str:
 def _fields(schema, kind):
     yield "| Key | Type | Meaning |"
     yield "|---|---|---|"
-    beside = _comments(kind)
+    described = all("description" in field for field in schema["properties"].values())
+    beside = {} if described else _comments(kind)  # to read the source of a class takes long
     for key, field in schema["properties"].items():
         meaning = field.get("description") or beside.get(key, "")
         yield f"| `{key}` | {_type(field)} | {' '.join(meaning.split())} |"
