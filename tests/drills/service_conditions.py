@@ -128,7 +128,8 @@ class ConditionsDrill:
 
 
 class _Drill:
-    def __init__(self, folder: Path, figures: ConditionsDrill, *, customers: int) -> None:
+    def __init__(self, folder: Path, figures: ConditionsDrill, *, customers: int, pace: float) -> None:
+        self.pace = pace
         self.shop = running_shop(folder / "shop", None, customers=customers)
         self.keys = {name: self._key(name) for name in ("mallory", "anna", "ben", "watch")}
         self._person("Carla")
@@ -245,13 +246,13 @@ class _Drill:
     def looks(self) -> None:
         paths = {"health": "/healthz", "campaign": f"/api/v1/campaigns/{CAMPAIGN}", "jobs": "/api/v1/jobs?limit=5"}
         with self.client("anna") as client:
-            while not self.over.wait(0.1):
+            while not self.over.wait(0.1 * self.pace):
                 for name, path in paths.items():
                     self._asked(name, client, "GET", f"{self.server.url}{path}")
 
     def signs_in(self) -> None:
         with httpx.Client(base_url=self.server.url, timeout=60) as client:
-            while not self.over.wait(0.5):
+            while not self.over.wait(0.5 * self.pace):
                 self._asked("sign-in", client, "POST", "/sign-in", json={"name": "Carla", "password": PASSWORD})
                 client.cookies.clear()
 
@@ -335,15 +336,16 @@ def conditions_drill(
     calm_s: float = 20.0,
     least: int | None = None,
     hostile: dict[str, str] | None = None,
+    pace: float = 1.0,
 ) -> ConditionsDrill:
     """Let one planner be hostile for so long, while others work. hostile: what they write; default: all of it.
 
     calm_s: how long the others work before. least: both end earlier, as soon as others have done so many jobs and
-    drafts.
+    drafts. pace: how many times longer others pause between looking around and signing in.
     """
     figures = ConditionsDrill()
     with TemporaryDirectory(prefix="disco-conditions-") as folder:
-        drill = _Drill(Path(folder), figures, customers=customers)
+        drill = _Drill(Path(folder), figures, customers=customers, pace=pace)
         try:
             loops = (drill.looks, drill.signs_in, drill.edits, drill.works, drill.weighs)
             with drill.beside(*loops):

@@ -27,6 +27,9 @@ from disco.entrypoints.python import Shop
 
 _SECONDS = 90  # until a write is acknowledged, or readiness changes
 _PAUSE_S = 0.05
+_ANSWERED_WITHIN = (
+    "from datetime import timedelta; from disco.web import once; once.ANSWERED_WITHIN = timedelta(seconds={}); "
+)
 _IN_PROGRESS = "urn:disco:problem:reply-in-progress"
 _CONFLICT = "urn:disco:problem:conflict"
 
@@ -149,9 +152,18 @@ class PostgresDrill:
 
 
 def postgres_drill(
-    *, stops: int, seed: int, clients: int = 6, say: Callable[[str], None] = lambda _: None
+    *,
+    stops: int,
+    seed: int,
+    clients: int = 6,
+    answered_within_s: float = 60.0,
+    say: Callable[[str], None] = lambda _: None,
 ) -> PostgresDrill:
-    """Stop PostgreSQL that many times under load; AssertionError names what went wrong."""
+    """Stop PostgreSQL that many times under load; AssertionError names what went wrong.
+
+    answered_within_s: after so long a request whose reply is not known may be repeated. A stop leaves such requests,
+    and the drill waits for them.
+    """
     dice = random.Random(seed)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="disco-service-")))
@@ -163,7 +175,7 @@ def postgres_drill(
             {name: str(one[name]) for name in ("customer_id", "code_id")}
             for one in shop.export(CAMPAIGN).to_arrow().to_pylist()
         ]
-        server = Served(shop.folder, log, worker=False)
+        server = Served(shop.folder, log, worker=False, before=_ANSWERED_WITHIN.format(answered_within_s))
         worker = start_worker(shop.folder, folder / "worker.log")
         stack.enter_context(ended_at_last(server.process, worker))
         writes = Writes()

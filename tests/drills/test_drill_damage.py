@@ -10,9 +10,9 @@ from whole_shop import make_shop
 
 
 def test_no_changed_byte_changes_an_output_unnoticed() -> None:
-    counts = drill(flips=10, seed=1)  # the same bytes every time; the drill itself takes others
-    assert counts.total() == 10
-    assert counts[f"artefacts: {FOUND}"] > 3
+    counts = drill(flips=6, seed=1)  # the same bytes every time; the drill itself takes others
+    assert counts.total() == 6
+    assert counts[f"artefacts: {FOUND}"] > 1
 
 
 def test_a_change_that_nobody_notices_ends_the_drill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

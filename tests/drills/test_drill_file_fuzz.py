@@ -7,11 +7,11 @@ from file_fuzz import MEMORY_BYTES, Ended, contents, drill, faults
 
 
 def test_damaged_and_odd_files_are_refused_in_words() -> None:
-    done = drill(range(40), seed=1)  # the same files every time; the drill itself takes others
+    done = drill(range(24), seed=1)  # the same files every time; the drill itself takes others
     assert not done.failures, "\n".join(done.failures)
-    assert done.ends.total() == 40
-    assert done.ends[1] > 10, "some files are refused"
-    assert done.ends[0] > 2, "and some are read all the same"
+    assert done.ends.total() == 24
+    assert done.ends[1] > 6, "some files are refused"
+    assert done.ends[0] > 1, "and some are read all the same"
 
 
 @pytest.mark.parametrize(

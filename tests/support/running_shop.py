@@ -94,9 +94,10 @@ def key_of(shop: Shop, *, name: str = "drill") -> str:
 class Served:
     """`disco serve` in a process of its own."""
 
-    def __init__(self, shop: Path, log: Path, *, worker: bool) -> None:
-        options = [] if worker else ["--no-worker"]
-        command = [sys.executable, "-c", ENTRY, "serve", "--shop", str(shop), "--port", "0", "--json", *options]
+    def __init__(self, shop: Path, log: Path, *, worker: bool, before: str = "") -> None:
+        """before: Python that the process runs first."""
+        options = ["--port", "0", "--json", *([] if worker else ["--no-worker"])]
+        command = [sys.executable, "-c", before + ENTRY, "serve", "--shop", str(shop), *options]
         self.log = log
         with log.open("ab") as errors:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
