@@ -127,7 +127,7 @@ def shuffled(arguments, order):
     return moved
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(instances(), st.randoms(use_true_random=False))
 def test_optimal_feasible_and_canonical_on_small_instances(instance, random):
     values, caps, arguments = instance
@@ -145,7 +145,7 @@ def test_optimal_feasible_and_canonical_on_small_instances(instance, random):
     assert (other.choice == result.choice[order]).all()
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(instances(budget=True), st.randoms(use_true_random=False))
 def test_budget_is_kept_and_the_optimum_reached_on_small_instances(instance, random):
     values, caps, arguments = instance
@@ -162,7 +162,7 @@ def test_budget_is_kept_and_the_optimum_reached_on_small_instances(instance, ran
     assert (other.choice == result.choice[order]).all()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(instances(customers=60, depths=6))
 def test_equals_highs_on_instances_too_large_for_brute_force(instance):
     values, caps, arguments = instance

@@ -162,7 +162,7 @@ def test_many_customers_have_the_figures_of_a_plan_from_warm_prices(shop):
 
 
 SEEDS = given(st.integers(0, 2**32 - 1))
-KEPT_SHOP = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+KEPT_SHOP = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @SEEDS
