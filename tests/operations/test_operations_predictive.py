@@ -35,7 +35,7 @@ def test_the_places_of_purchases_in_their_law_are_shares(shop, compared):
 
 def test_the_page_shows_what_there_is(compared):
     page = predictive_report(compared).html()
-    assert "In campaign summer, take-up" in page
+    assert "In campaign summer, take-up was" in page
     assert codes_chart(compared).lines[0].label == "As expected"
     assert baskets_chart(compared) is None  # fewer than two groups of twenty purchases
     assert f"Share of {compared.purchases} purchases" in law_chart(compared).subtitle

@@ -88,12 +88,13 @@ def test_actual_stands_beside_expected_with_level_and_season():
     found = replace(progress(), forecasts=past)
     chart = level_chart(found)
     assert chart.title == "december brought 150% of what the model alone expected"  # 150 of a forecast of 100 × 1
-    assert [line.label for line in chart.lines] == ["Level", "Season"]
-    assert [list(line.y) for line in chart.lines] == [[0.9, 0.8], [1.0, 1.25]]
-    forecast, actual = chart.points
+    forecast, level, season = chart.lines
+    assert [line.label for line in chart.lines] == ["Forecast", "Level", "Season"]
+    assert [list(line.y) for line in (level, season)] == [[0.9, 0.8], [1.0, 1.25]]
     assert list(forecast.y) == [0.9, pytest.approx(1.0)]
-    assert list(actual.y) == [pytest.approx(0.81), pytest.approx(1.5)]
     assert list(forecast.lower) == [pytest.approx(0.72), pytest.approx(0.8)]
+    (actual,) = chart.points
+    assert list(actual.y) == [pytest.approx(0.81), pytest.approx(1.5)]
     assert forecasts_table(found, GBP).text()[1][4:] == ("80%", "125%")
     assert level_words(found).startswith("The level moves by about 5% from one campaign to the next")
 
@@ -101,7 +102,8 @@ def test_actual_stands_beside_expected_with_level_and_season():
 def test_forecasts_that_were_not_corrected_have_no_level():
     assert level_chart(progress(100.0)) is None
     assert level_words(progress(100.0)) == ""
-    assert len(level_chart(replace(progress(), forecasts=(corrected(90.0, "may", level=0.9),))).lines) == 0
+    alone = level_chart(replace(progress(), forecasts=(corrected(90.0, "may", level=0.9),)))
+    assert (len(alone.lines), [one.label for one in alone.points]) == (0, ["Forecast", "Actual"])
 
 
 def test_shares_assigned_at_random():

@@ -99,25 +99,24 @@ def level_chart(found: LearningProgress) -> CurveChart | None:
     shown = [one for one in found.forecasts if one.ratio is not None]
     if all(one.level is None for one in shown):
         return None
-    places = range(1, len(shown) + 1)
-    by_line = [("Level", [1.0 if one.level is None else one.level for one in shown])]
-    if any(one.season is not None for one in shown):
-        by_line.append(("Season", [1.0 if one.season is None else one.season for one in shown]))
+    places, factors = range(1, len(shown) + 1), [one.factor for one in shown]
     brought = [one.actual / one.forecast.value * one.factor for one in shown]
     ends = [[end / one.forecast.value * one.factor for end in _ends(one.forecast)] for one in shown]
     lower, upper = zip(*ends, strict=True)
-    parts = "level × season" if len(by_line) > 1 else "the level"
+    actual, one_alone = Points("Actual", places, brought), len(shown) == 1
+    lines = [] if one_alone else [Line("Forecast", places, factors, lower, upper)]
+    if not one_alone and any(one.season is not None for one in shown):
+        lines.append(Line("Level", places, [1.0 if one.level is None else one.level for one in shown]))
+        lines.append(Line("Season", places, [1.0 if one.season is None else one.season for one in shown]))
+    parts = "level × season" if len(lines) > 1 else "the level"
     return CurveChart(
         title=f"{shown[-1].campaign} brought {percent(brought[-1], decimals=0)} of what the model alone expected",
         subtitle=f"Revenue relative to what the model alone expected; the forecast took it times {parts}",
         x=Axis("Campaign", Names([one.campaign for one in shown])),
         y=Axis("Of what the model expected", Percent(decimals=0)),
         interval="90% interval",
-        lines=[Line(name, places, shares) for name, shares in by_line] if len(shown) > 1 else [],
-        points=[
-            Points("Forecast", places, [one.factor for one in shown], lower, upper),
-            Points("Actual", places, brought),
-        ],
+        lines=lines,
+        points=[Points("Forecast", places, factors, lower, upper), actual] if one_alone else [actual],
         from_zero=True,
     )
 

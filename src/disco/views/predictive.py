@@ -49,7 +49,7 @@ def predictive_report(found: Predictive) -> Report:
 def _lead(found: Predictive, names: str) -> str:
     parts = [
         f"{what} {percent(abs(off))} {'above' if off > 0 else 'below'} what was expected"
-        for what, groups in (("take-up", found.codes), ("baskets", found.baskets))
+        for what, groups in (("take-up was", found.codes), ("baskets were", found.baskets))
         if groups
         for off in (bias(groups),)
     ]
@@ -58,12 +58,12 @@ def _lead(found: Predictive, names: str) -> str:
 
 def codes_chart(found: Predictive) -> CurveChart | None:
     """None: too few codes."""
-    return _calibration(found.codes, "codes were used", "Share of codes used", Percent())
+    return _calibration(found.codes, "codes were used as often", "Share of codes used", Percent())
 
 
 def baskets_chart(found: Predictive) -> CurveChart | None:
     """None: too few purchases."""
-    return _calibration(found.baskets, "was bought per purchase", "Basket", Money(found.currency))
+    return _calibration(found.baskets, "baskets were as large", "Basket", Money(found.currency))
 
 
 def _calibration(groups: Sequence[Calibrated], verb: str, name: str, unit: Unit) -> CurveChart | None:
@@ -73,7 +73,7 @@ def _calibration(groups: Sequence[Calibrated], verb: str, name: str, unit: Unit)
     inside = sum(one.actual.covers(one.expected) for one in groups)
     lower, upper = zip(*((one.actual.ends or (one.actual.value,) * 2) for one in groups), strict=True)
     return CurveChart(
-        title=f"In {inside} of {len(groups)} groups as much {verb} as expected, but for chance",
+        title=f"In {inside} of {len(groups)} groups {verb} as expected, but for chance",
         subtitle=f"{name}: expected, and what happened; {groups[0].rows:,} or so in each group",
         x=Axis(f"{name}, expected", unit),
         y=Axis(f"{name}, actual", unit),
