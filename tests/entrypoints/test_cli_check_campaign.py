@@ -51,3 +51,11 @@ def test_a_campaign_brings_its_own_features(disco: Run, shop: Path) -> None:
     code, _, err = disco("check", "nobody", "--shop", shop)
     assert code == 1
     assert "nobody" in err
+
+
+def test_a_page_of_forecasts_needs_a_forecast(disco: Run, shop: Path) -> None:
+    code, _, err = disco("check", "first", "--html", shop / "page.html", "--shop", shop)
+    assert code == 1
+    assert "Campaign first has no forecast to compare" in err
+    assert not (shop / "page.html").exists()
+    assert disco("check", "--features", shop / "x.parquet", "--html", shop / "page.html", "--shop", shop)[0] == 2
