@@ -16,7 +16,7 @@ from studies.picture import find_browser
 Theme = Literal["light", "dark"]
 DESKTOP_PX, PHONE_PX = 1280, 390
 _PATIENCE_MS = 30_000  # a page that is slow on a busy machine is not a wrong one
-_HEIGHT_PX = {DESKTOP_PX: 800, PHONE_PX: 844}
+HEIGHT_PX = {DESKTOP_PX: 800, PHONE_PX: 844}
 _AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 _SERIOUS = ("serious", "critical")
 # what Chromium writes for a refusal that a page answers in words: signed out, changed by somebody else, a wrong field
@@ -70,7 +70,7 @@ def visitor(
     """Somebody with a browser of their own, before they sign in. The policy of the pages holds."""
     context = browser.new_context(
         base_url=url,
-        viewport={"width": width_px, "height": _HEIGHT_PX.get(width_px, 800)},
+        viewport={"width": width_px, "height": HEIGHT_PX.get(width_px, 800)},
         color_scheme=theme,
         locale="en-GB",
         timezone_id="UTC",
