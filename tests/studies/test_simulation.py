@@ -189,7 +189,7 @@ def test_more_repeats_keep_the_pieces_of_fewer(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_study_continues_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    """Stopped after two pieces in this process, then continued over two others; another study is never interrupted."""
+    """Stopped after two pieces in this process, then continued by another; another study is never interrupted."""
     stage = make_stage()
     plays = [play(stage, player=player, first=first) for player in (Thompson(), Random()) for first in (0, 2, 4)]
     broken, whole = tmp_path / "broken", tmp_path / "whole"
@@ -204,7 +204,7 @@ def test_an_interrupted_study_continues_and_ends_with_the_same_bytes(tmp_path: P
     assert len(kept) == 2, "the interruption did not interrupt"
 
     heard: list[str] = []
-    with worker_pool(2) as pool:
+    with worker_pool(1) as pool:
         run_plays(plays, stages=[stage], folder=broken, pool=pool, progress=heard.append, step="test")
     assert heard == [f"test ({done} of 6)" for done in (3, 4, 5, 6)]
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items()), "finished work was done again"
