@@ -6,20 +6,25 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from arriving import decide_late_arrivals
 from small_life import NETWORK, SECRET, FixedClock, nothing_known, people
 
 from disco.entrypoints.python import Shop
-from disco.office.jobs.use_cases import list_jobs
+from disco.entrypoints.worker import run_worker
+from disco.office.jobs.use_cases import list_jobs, submit
 from disco.office.webhooks.use_cases import add_webhook
-from disco.operations.guardrails import GuardrailReading, read_guardrails
+from disco.operations.guardrails import GuardrailReading, guardrails_now, read_guardrails
 from disco.operations.launch import Launched, launch
 from disco.operations.learn import active_belief, learn_campaigns
+from disco.operations.notices import tell_of_due
+from disco.operations.outcomes import ingest as receive
 from disco.operations.plan import plan_campaign
 from disco.operations.upkeep import check_campaign
 from disco.records.campaign_records import State
 from disco.records.errors import PlanError
 from disco.records.jobs import Event
 from disco.records.plan import Plan, read_plan
+from disco.records.wording import money
 from disco.store import Store
 
 PEOPLE, DAYS = 900, 14
@@ -100,7 +105,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
     return made(tmp_path_factory.mktemp("guardrails") / "shop", RAILS)
 
 
-def made(folder: Path, rails: dict[str, object]) -> Shop:
+def made(folder: Path, rails: dict[str, object], **more: object) -> Shop:
     (folder / "data").mkdir(parents=True)
     (folder / "disco.yaml").write_text("data: data\n", encoding="utf-8")
     shop = Shop.open(folder, now=NOW)
@@ -109,7 +114,7 @@ def made(folder: Path, rails: dict[str, object]) -> Shop:
     shop.ingest("earlier", outcomes(first.decisions, "earlier"))
     with shop.store() as store:
         learn_campaigns(store, ["earlier"], prior=nothing_known(), as_of=date(2025, 4, 1), clock=FixedClock())
-        launched(store, "watched", budget=100_000, guardrails=rails)
+        launched(store, "watched", budget=100_000, guardrails=rails, **more)
     return shop
 
 
@@ -217,3 +222,58 @@ def test_a_plan_without_the_key_keeps_its_bytes() -> None:
     assert "guardrails" not in plain.model_dump_json(by_alias=True)
     kept = read_plan(content("watched", budget=5, guardrails=RAILS))
     assert Plan.model_validate_json(kept.model_dump_json(by_alias=True)) == kept
+
+
+def test_a_job_that_checks_the_campaign_looks_at_its_guardrails(tmp_path: Path) -> None:
+    shop = made(tmp_path / "shop", RAILS)
+    with shop.store() as store:
+        receive(store, "watched", of_watched(shop, factor=100.0), source="test", clock=shop.clock)
+        submit(store, "check", {"campaign": "watched"}, clock=shop.clock)
+    assert shop.campaigns("watched").campaigns[0].state == "running"
+    run_worker(shop, until_idle=True)
+    assert shop.campaigns("watched").campaigns[0].state == "paused"
+    with shop.store() as store:
+        found = guardrails_now(store, "watched")
+    assert found.paused.startswith("Spend: markdown of")
+    assert found.last_outcomes == NOW
+    shop.resume("watched")
+    with shop.store() as store:
+        assert guardrails_now(store, "watched").paused == ""
+
+
+def test_late_arrivals_count(tmp_path: Path) -> None:
+    shop = made(tmp_path / "shop", RAILS, reserve={"share": "10%"})
+    with shop.store() as store:
+        belief, _ = active_belief(store, prior=nothing_known())
+        before = readings(shop)["spend"].words
+        late = decide_late_arrivals(
+            store, "watched", people(range(5000, 5040)), network=NETWORK, prior=belief, clock=shop.clock, secret=SECRET
+        )
+        coded = late.filter(late["code"].is_valid())
+        assert coded.num_rows > 20
+        assert readings(shop)["spend"].words != before  # more is expected
+        rows = outcomes(coded, "watched", share=1.0, refunds=0.0)
+        day = pa.array([datetime(2025, 4, 11)] * rows.num_rows, pa.timestamp("us"))
+        rows = rows.set_column(rows.schema.get_field_index("ordered_at"), "ordered_at", day)
+        receive(store, "watched", rows, source="test", clock=shop.clock)
+    price = np.array([row["full_price"] for row in rows.to_pylist()])
+    spent = float((price * coded["depth"].to_numpy()).sum())
+    assert f"Budget: {money(spent)} of £100k is used" in readings(shop)["budget_used"].words
+
+
+def test_late_outcomes_and_final_results_are_told_once(tmp_path: Path) -> None:
+    shop = made(tmp_path / "shop", RAILS)
+    with shop.store() as store:
+        assert tell_of_due(store, clock=shop.clock) == 0  # nobody is told
+        add_webhook(store, url="https://example.com/x", events=list(Event), clock=shop.clock)
+        for _ in range(2):
+            assert tell_of_due(store, clock=shop.clock) == 1
+        receive(store, "watched", of_watched(shop), source="test", clock=shop.clock)
+        assert tell_of_due(store, clock=shop.clock) == 0
+        over = FixedClock(datetime(2025, 4, 25, 9, tzinfo=UTC))
+        for _ in range(2):
+            assert tell_of_due(store, clock=over) == 1
+        told = [(job.body["event"], job.body["data"]["words"]) for job in list_jobs(store).items][::-1]
+    ends = {"outcomes.late": "since its codes became valid on 7 Apr 2025.", "results.ready": "watched` is final."}
+    assert [event for event, _ in told] == list(ends)
+    assert [words for event, words in told if not words.endswith(ends[event])] == []

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 FILE = "disco.yaml"
 _PREFIX = "DISCO_"
 OIDC_SECRET = "DISCO_OIDC_CLIENT_SECRET"  # nosec B105 - a name
+SMTP_PASSWORD = "DISCO_SMTP_PASSWORD"  # nosec B105 - a name
 _SQLITE = "sqlite:///"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _LEAST_SECRET_BYTES = 32
@@ -279,6 +280,23 @@ class OidcSettings(_Section):
         return secret
 
 
+class SmtpSettings(_Section):
+    """The server through which people are told of events (docs/jobs.md)."""
+
+    host: str = Field(min_length=1, max_length=253, description="its name")
+    port: int = Field(587, ge=1, le=65535)
+    sender: str = Field(
+        pattern=r"^[^@\s]+@[^@\s]+$", max_length=254, description="from whom mails are, such as disco@shop.example"
+    )
+    security: Literal["starttls", "tls", "none"] = Field("starttls", description="none: on a trusted machine alone")
+    user: str | None = Field(None, description="its password is DISCO_SMTP_PASSWORD, or in the file that _FILE names")
+
+
+def smtp_password(environment: Mapping[str, str]) -> str | None:
+    """Of the user of the mail server."""
+    return from_environment(SMTP_PASSWORD, environment)
+
+
 class ForecastSettings(_Section):
     """How forecasts follow a world that moves."""
 
@@ -413,6 +431,9 @@ class ShopSettings(_Section):
     )
     webhooks_private: bool = Field(
         False, description="let webhooks lead to private addresses, such as those of the local network"
+    )
+    smtp: SmtpSettings | None = Field(
+        None, description="the mail server through which people are told of events; empty: none are mailed"
     )
     engine: str = Field("local", description="what runs features, train, plan, learn and allocate: local or spark")
     master: str | None = Field(

@@ -98,11 +98,15 @@ class Shop(ShopFolder):
         plan: a YAML or JSON file, its content, or a plan that was read. The decided plan is kept under its id, and
         `launch` makes it real; a dry run keeps nothing. report: is told (done, total, stage) now and then.
         """
+        from disco.operations.approvals import tell_of_waiting
         from disco.operations.plan import make_plan
 
         content = self.read_plan(plan)
         with self.site(missing="scratch" if dry_run else "create", keep=not dry_run) as site:
-            return make_plan(site, content, dry_run=dry_run, report=report)
+            made = make_plan(site, content, dry_run=dry_run, report=report)
+            if not dry_run:
+                tell_of_waiting(site.store, made.plan_id, rule=self.settings.approval, now=self.clock.now())
+            return made
 
     def plan_show(self, plan_id: str, *, by: Sequence[str] = ()) -> PlanReview:
         """A kept plan by depth, group, history and spend, with 90% intervals.

@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -28,10 +28,18 @@ from disco.office.jobs import bodies
 from disco.office.jobs import use_cases as jobs
 from disco.office.schedules.use_cases import submit_due
 from disco.office.webhooks.use_cases import MOST_DELIVERIES, Send, deliver, pause_before
+from disco.operations.notices import tell_of_due
 from disco.operations.outbox import tell
 from disco.records import VERSION
 from disco.records.chunks import Report
-from disco.records.errors import ConflictError, DeliveryError, DiscoError, UnavailableError, UpgradeError
+from disco.records.errors import (
+    ConflictError,
+    DeliveryError,
+    DiscoError,
+    NotFoundError,
+    UnavailableError,
+    UpgradeError,
+)
 from disco.records.jobs import LEASE, MOST_ATTEMPTS, Event, Job, JobKind, JobProgress
 from disco.records.result import Result
 from disco.store import JOBS
@@ -43,6 +51,7 @@ if TYPE_CHECKING:
 POLL_S = 1.0
 GRACE_S = 20.0
 SCHEDULES_S = 5.0  # between two looks at the schedules
+NOTICES_S = 600.0  # between two looks for outcomes that are late and results that are ready
 _MOST_JOBS = 4  # that have begun: one works, and the others wait for a slow condition or their next turn
 _REPORTS_S = 0.5  # between two writings of a job's progress
 _FIRST_RETRY_S = 2.0  # after an error of the database that may pass; doubled with every attempt
@@ -60,15 +69,20 @@ RUNS: dict[JobKind, Callable[["Shop", Any, Report], Result]] = {
 """The same use cases as the command line's, by kind of job."""
 
 
-def _tell_of_check(shop: "Shop", job: Job, result: Result) -> None:
-    """Tell webhooks that a check has failed: once per job, however often it is run."""
+def _watch_guardrails(shop: "Shop", job: Job) -> None:
+    """Look at the guardrails of the campaign that a job checks, before the check: it may fail for want of a table."""
     from disco.operations.guardrails import watch
-    from disco.operations.upkeep import CheckResult
 
     campaign = job.body.get("campaign")
-    if isinstance(result, CheckResult) and isinstance(campaign, str):
-        with shop.store() as store:
+    if job.kind is JobKind.CHECK and isinstance(campaign, str):
+        with suppress(NotFoundError), shop.store() as store:  # the check says that there is no such campaign
             watch(store, campaign, clock=shop.clock)
+
+
+def _tell_of_check(shop: "Shop", job: Job, result: Result) -> None:
+    """Tell webhooks that a check has failed: once per job, however often it is run."""
+    from disco.operations.upkeep import CheckResult
+
     if isinstance(result, CheckResult) and result.failed:
         failed = list(dict.fromkeys(one.check for one in result.diagnoses if one.failed))
         told = {"campaign": job.body.get("campaign"), "failed": failed, "job": job.id}
@@ -96,14 +110,21 @@ def run_worker(
     In the main thread SIGTERM and SIGINT end it. In another thread, as in an embedded server, only `stop` does.
     say: is told a line about each job, without ids of customers. send: posts webhook deliveries; default: by HTTP.
     """
+    from disco.adapters.config import smtp_password
     from disco.office.webhooks.delivery import HttpSender
+    from disco.office.webhooks.mail import MAIL, MailSender
 
     with shop.held() as held:
         worker = _Worker(held, lease=lease, grace_s=grace_s, poll_s=poll_s, say=say, stop=stop)
         kind = shop.database_url.partition(":")[0].partition("+")[0]
         place = f"shop {shop.folder.absolute()}, database {kind}, engine {shop.settings.engine}"
         say(f"worker {worker.name} of disco {VERSION} begins: {place}")
-        sender = send or HttpSender(private=shop.settings.webhooks_private)
+        http = send or HttpSender(private=shop.settings.webhooks_private)
+        mail = MailSender(shop.settings.smtp, None if shop.settings.smtp is None else smtp_password(os.environ))
+
+        def sender(url: str, headers: Mapping[str, str], body: bytes) -> int:
+            return (mail if url.startswith(MAIL) else http)(url, headers, body)
+
         with _Deliveries(worker, sender, until_idle=until_idle) as deliveries:
             done = worker.run(until_idle=until_idle)
         return jobs.WorkDone(jobs=done + deliveries.done)
@@ -124,6 +145,7 @@ class _Worker:
     working: threading.Lock = field(default_factory=threading.Lock)  # held by the job that works
     exiting: threading.Lock = field(default_factory=threading.Lock)
     next_look: float = 0.0  # at the schedules, by the monotonic clock
+    next_notices: float = 0.0  # at what is due of campaigns
 
     @property
     def store(self) -> "Store":
@@ -174,6 +196,7 @@ class _Worker:
         if time.monotonic() >= self.next_look:
             self.next_look = time.monotonic() + SCHEDULES_S
             try:
+                self._look_at_campaigns()
                 due = submit_due(self.store, clock=self.shop.clock)
             except (*_PASSING, UpgradeError):
                 raise
@@ -182,6 +205,12 @@ class _Worker:
                 return
             for job in due:
                 self.say(f"job {job.id} ({job.kind}): asked for by schedule {job.schedule_id}")
+
+    def _look_at_campaigns(self) -> None:
+        """For outcomes that are late and results that are ready."""
+        if time.monotonic() >= self.next_notices:
+            self.next_notices = time.monotonic() + NOTICES_S
+            tell_of_due(self.store, clock=self.shop.clock)
 
     def is_over(self) -> bool:
         """Whether a signal has asked for the end, and the jobs have had their time or only wait for conditions."""
@@ -219,6 +248,7 @@ class _Worker:
     def _result(self, job: Job, watch: "_Watch", turn: Turn) -> str:
         body = bodies.read_body(job.kind, dict(job.body))
         shop = replace(self.shop, held_store=self.store.by(job.actor), watch=watch.point, turn=turn)
+        _watch_guardrails(shop, job)
         result = RUNS[job.kind](shop, body, watch.report)
         _tell_of_check(shop, job, result)
         return result.to_json()

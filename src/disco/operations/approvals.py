@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from disco.operations.outbox import tell
 from disco.operations.plan_warnings import plan_risks
 from disco.records.campaign_records import PlanRecord
 from disco.records.errors import ApprovalError
+from disco.records.jobs import Event
 from disco.records.people import Actor, ActorKind, ApprovalRecord, ApprovalRule
 from disco.records.result import Result
-from disco.store import Store, Transaction
+from disco.store import JOBS, Store, Transaction
 
 APPROVAL_SETTING = "approval"
 
@@ -64,6 +66,20 @@ def approval_of(transaction: Transaction, record: PlanRecord, rule: ApprovalRule
         approvals=tuple(GivenApproval(by=one.by.name, kind=one.by.kind, approved_at=one.approved_at) for one in given),
         warnings=(*plan_risks(record), *record.summary.warnings),
     )
+
+
+def tell_of_waiting(store: Store, name: str, *, rule: ApprovalRule, now: datetime) -> None:
+    """Tell whoever waits for it that a plan needs somebody's approval: once for each plan."""
+    with store.reading() as transaction:
+        if Event.PLAN_WAITING not in {event for one in transaction.webhooks.all() for event in one.events}:
+            return
+        found = approval_of(transaction, transaction.plans.get(name), rule)
+    if found.required and not found.approved:
+        words = f"Plan {found.plan_id} of campaign {found.campaign} waits for the approval of a second person."
+        data = {"plan_id": found.plan_id, "campaign": found.campaign, "words": words}
+        with store.writing(JOBS, action="tell webhooks") as transaction:
+            once = f"waiting:{found.plan_id}"
+            tell(transaction, Event.PLAN_WAITING, data, actor=store.actor, now=now, once=once)
 
 
 def refuse_unapproved(transaction: Transaction, plan_id: str, *, rule: ApprovalRule) -> None:

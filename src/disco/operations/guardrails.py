@@ -8,7 +8,6 @@ that it pauses no more: whoever resumed has seen it.
 
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -64,6 +63,31 @@ def read_guardrails(store: Store, campaign: str) -> tuple[GuardrailReading, ...]
         return _read(transaction, transaction.plans.campaign(campaign))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardrailsNow:
+    """The guardrails of a campaign, and what they have done."""
+
+    readings: tuple[GuardrailReading, ...]
+    """Each with its figure and its limit, as the outcomes stand."""
+    last_outcomes: datetime | None
+    """When outcomes were received last; null: never. What is found depends on them alone."""
+    paused: str
+    """Why guardrails have paused the campaign, and what that does; empty where none has, or somebody resumed it."""
+
+
+def guardrails_now(store: Store, campaign: str) -> GuardrailsNow:
+    """What a campaign's page shows of its guardrails; changes nothing."""
+    with store.reading() as transaction:
+        record = transaction.plans.campaign(campaign)
+        received = [one.received_at for one in transaction.ledger.batches(campaign) if one.reverted_at is None]
+        pauses = [detail for detail in transaction.journal.noted(campaign, ACTION) if detail.get("paused")]
+        return GuardrailsNow(
+            readings=_read(transaction, record),
+            last_outcomes=max(received, default=None),
+            paused=str(pauses[-1]["reason"]) if pauses and record.state is State.PAUSED else "",
+        )
+
+
 def watch(store: Store, campaign: str, *, clock: Clock) -> tuple[str, ...]:
     """Look at the guardrails; tell of what was crossed since the last look, and pause where a guardrail says so.
 
@@ -110,7 +134,7 @@ def _paused(transaction: Transaction, record: CampaignRecord) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Events:
-    """What was bought with codes of the launch and given back, in the order of time."""
+    """What was bought with codes, those of late arrivals included, and given back, in the order of time."""
 
     at: Integers  # microseconds since 1970-01-01 UTC, of each purchase
     price: Vector
@@ -122,7 +146,6 @@ class _Events:
     @classmethod
     def of(cls, transaction: Transaction, campaign: str) -> "_Events":
         decisions = transaction.decisions.of(campaign)
-        decisions = decisions.filter(pc.invert(decisions["late"]))
         rows = _corrected(transaction.ledger.applied(campaign))
         amount = from_minor_units(rows["full_price_minor"].to_numpy(), transaction.locale.currency)
         place = places_in(rows["code"].combine_chunks(), among=decisions["code"].combine_chunks())
@@ -230,15 +253,19 @@ class _Look:
     due: Due
     refunds_due: Due
     forecast: float | None  # of the markdown of all codes of the launch
+    late: float  # what was expected of the codes of late arrivals when they were decided
     purchases: float  # expected by the end
     groups: dict[str, int]
 
     @classmethod
     def of(cls, transaction: Transaction, record: CampaignRecord) -> "_Look":
         decisions = transaction.decisions.of(record.campaign)
-        decisions = decisions.filter(pc.invert(decisions["late"]))
         total = transaction.plans.get(record.plan_id).summary.total
-        rates = decisions.filter(decisions["depth"].is_valid())["expected_engagement"]
+        coded = decisions.filter(decisions["depth"].is_valid())
+        rates = pc.fill_null(coded["expected_engagement"], 0.0)
+        markdown = pc.multiply(pc.multiply(coded["depth"], pc.fill_null(coded["expected_full_price"], 0.0)), rates)
+        late = pc.sum(markdown.filter(coded["late"])).as_py()
+        decisions = decisions.filter(pc.invert(decisions["late"]))
         counts = {one["values"]: one["counts"] for one in pc.value_counts(decisions["arm"]).to_pylist()}
         due, refunds_due = _earlier(transaction, record)
         return cls(
@@ -249,6 +276,7 @@ class _Look:
             due,
             refunds_due,
             None if total is None else total.markdown.value,
+            float(late or 0.0),
             float(pc.sum(rates).as_py() or 0.0),
             {str(arm): counts.get(str(arm), 0) for arm in planned_shares(record.plan)},
         )
@@ -270,17 +298,19 @@ class _Look:
         if self.forecast is None or self.forecast <= 0:
             return False, "Spend: the plan has no forecast, so it is not watched."
         time, spent = self.validity.share(self.events.at), self.markdown
-        law: dict[str, Any] = {"forecast": self.forecast, "due": self.due}
         paths: list[tuple[float, Sequence]] = []
+        whole = self.forecast + self.late  # nobody knows when somebody arrives late, so only `above` counts on them
         if rail.above is not None:
-            paths.append((rail.above, spend_above(spent, time, limit=rail.above, **law)))
+            path = spend_above(spent, time, limit=rail.above, forecast=whole, due=self.due)
+            paths.append((rail.above, path))
         if rail.below is not None:
-            paths.append((rail.below, spend_below(spent, time, limit=rail.below, **law)))
+            path = spend_below(spent, time, limit=rail.below, forecast=self.forecast, due=self.due)
+            paths.append((rail.below, path))
         share = float(self.due.upper(time[-1:])[0]) if time.size else 0.0
         place, limit = _first(paths)
-        when = "" if not self.due.known.size else f", of which {self._money(self.forecast * share)} was due by then"
+        when = "" if not self.due.known.size else f", of which {self._money(whole * share)} was due by then"
         return place is not None, (
-            f"Spend: markdown of {self._money(float(spent.sum()))} against a forecast of {self._money(self.forecast)}"
+            f"Spend: markdown of {self._money(float(spent.sum()))} against a forecast of {self._money(whole)}"
             f"{when} (limit {_limits(rail, limit)}){self._since(self.events.at, place)}."
         )
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from disco.belief import BasketModel, Engagement, EngagementCounts, Evidence
 from disco.belief.model_file import to_bytes
 from disco.campaign import Belief, Lesson, learn
+from disco.operations.outbox import tell
 from disco.operations.purchases import NetPurchases, bought, counts_of, net_purchases
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.campaign_records import CampaignRecord
@@ -26,7 +27,9 @@ from disco.records.decisions import Arm, Purchases
 from disco.records.diagnosis import REPAIR
 from disco.records.errors import FileFormatError, NotFoundError, SealError, StateError
 from disco.records.identity import places_in
+from disco.records.jobs import Event
 from disco.records.money import from_minor_units
+from disco.records.people import Actor
 from disco.records.plan import Plan
 from disco.records.ports import Clock, Engine
 from disco.records.result import NotInJson, Result
@@ -597,6 +600,7 @@ def learn_campaigns(
             prior,
             as_of=as_of,
             clock=clock,
+            actor=store.actor,
             asked=set(campaigns),
             dry_run=dry_run,
         )
@@ -648,7 +652,14 @@ def rebuild(
         for campaign in active.campaigns if dry_run else ():
             embed(transaction, campaign)
         made = _make_version(
-            transaction, set(active.campaigns), network, prior, as_of=as_of, clock=clock, dry_run=dry_run
+            transaction,
+            set(active.campaigns),
+            network,
+            prior,
+            as_of=as_of,
+            clock=clock,
+            actor=store.actor,
+            dry_run=dry_run,
         )
     if not without:
         return made
@@ -733,6 +744,7 @@ def _make_version(
     *,
     as_of: date,
     clock: Clock,
+    actor: Actor,
     dry_run: bool,
     asked: Collection[str] = (),
 ) -> Learned:
@@ -759,6 +771,8 @@ def _make_version(
         )
         transaction.beliefs.add_version(record, activate=True)
         transaction.journal.note(version=number, campaigns=sorted(record.campaigns))
+        told = {"version": number, "campaigns": sorted(record.campaigns)}
+        tell(transaction, Event.MODEL_LEARNED, told, actor=actor, now=clock.now())
     return Learned(
         version=number,
         changed=not same,

@@ -168,14 +168,18 @@ class Draft(Result):
 
 
 class Event(StrEnum):
-    """What a webhook can be told."""
+    """What a webhook, or a person by e-mail, can be told."""
 
     PLAN_READY = "plan.ready"
+    PLAN_WAITING = "plan.waiting"
     CAMPAIGN_LAUNCHED = "campaign.launched"
     CAMPAIGN_PAUSED = "campaign.paused"
     CHECK_FAILED = "check.failed"
     GUARDRAIL_CROSSED = "guardrail.crossed"
     BUDGET_USED = "budget.used"
+    OUTCOMES_LATE = "outcomes.late"
+    MODEL_LEARNED = "model.learned"
+    RESULTS_READY = "results.ready"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from disco.evaluation.estimates import PooledUplift
 from disco.evaluation.read_out import Finding, Verdict
+from disco.operations.guardrails import GuardrailsNow
 from disco.operations.results import AllResults, CampaignResults, GroupResult
 from disco.records.campaign_records import Phase
 from disco.records.decisions import Arm
@@ -371,3 +372,26 @@ def pooled_words(results: AllResults) -> str:
 def _pooled(results: AllResults) -> list[tuple[PooledUplift, str, str]]:
     found = [(results.against_control["objective"], "random codes", "objective")] if results.against_control else []
     return found + ([(results.against_holdout, "no codes", "revenue")] if results.against_holdout is not None else [])
+
+
+_RAILS = {
+    "spend": "Spend",
+    "budget_used": "Budget used",
+    "average_basket": "Average basket",
+    "refunds": "Refunds",
+    "sample_ratio": "Group sizes",
+}
+
+
+def guardrails_table(found: GuardrailsNow) -> Table:
+    """Each guardrail of a campaign with its state and its figure."""
+    rows: list[list[Cell]] = [
+        [
+            _RAILS[one.guardrail],
+            "crossed" if one.crossed else "within its limit",
+            "pauses the campaign" if one.then == "pause" else "tells",
+            one.words.partition(": ")[2],
+        ]
+        for one in found.readings
+    ]
+    return Table(caption="Guardrails", columns=["Guardrail", "State", "When crossed", "Figure and limit"], rows=rows)

@@ -1,4 +1,4 @@
-"""Webhooks: addresses that are told when a plan is ready, a campaign is launched or paused, or a check has failed.
+"""Webhooks: addresses, of systems or by e-mail of people, that are told when something has happened.
 
 What is told is written in the transaction that does what it tells of, as one job per webhook: nothing is lost when a
 program ends, and nothing is told of what was undone. A worker delivers the jobs, again and again with growing pauses.
@@ -12,6 +12,7 @@ from hashlib import sha256
 from secrets import token_urlsafe
 
 from disco.office.webhooks.delivery import read_url
+from disco.office.webhooks.mail import MAIL, read_address
 from disco.office.webhooks.signatures import DELIVERY_HEADER, SIGNATURE_HEADER, sign
 from disco.operations.outbox import new_id
 from disco.records.errors import DeliveryError, InputError
@@ -72,7 +73,7 @@ class Delivered(Result):
 
 def add_webhook(store: Store, *, url: str, events: Iterable[Event | str], clock: Clock) -> NewWebhook:
     """Make a webhook. Whether its address is allowed is looked up whenever something is delivered."""
-    read_url(url)
+    (read_address if url.startswith(MAIL) else read_url)(url)
     wanted = _events(events)
     secret = _SECRET_PREFIX + token_urlsafe(_SECRET_BYTES)
     webhook = Webhook(id=new_id(), url=url, events=wanted, active=True, created_at=clock.now(), actor=store.actor)

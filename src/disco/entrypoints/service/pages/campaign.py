@@ -9,6 +9,7 @@ from fastapi import Path, Query, Request, Response
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.shop_of import ShopOf, readings_of
+from disco.operations.guardrails import guardrails_now
 from disco.operations.overview import CampaignOverview
 from disco.operations.plan_warnings import warning_as_sentence, warning_in_brief
 from disco.records.campaign_records import Disposition, Phase
@@ -18,6 +19,7 @@ from disco.records.estimate import Estimate
 from disco.records.people import Role
 from disco.records.wording import count, counted, local_text, money, percent
 from disco.records.wording import date as day_text
+from disco.views.campaign_tables import guardrails_table
 from disco.views.charts import Axis, BarChart, Bars
 from disco.views.formats import Count, Money, estimate_text
 from disco.views.page import Fact, Facts
@@ -102,6 +104,12 @@ class OverviewPage(Page):
     """Code cost so far, expected and allowed; None before anything was expected, spent or allowed."""
     health: tuple[HealthLine, ...]
     next_step: Link
+    guardrails: Table | None
+    """What watches over it; None: nothing does."""
+    last_look: str
+    """Up to which outcomes the guardrails have looked."""
+    paused: str
+    """Why a guardrail has paused it, and what that does; empty: none has."""
     outcomes: Table
     has_outcomes: bool
     batches: tuple[BatchRow, ...]
@@ -119,7 +127,8 @@ class OverviewPage(Page):
 
     def tables(self) -> Mapping[str, Table]:
         spending = {} if self.spending is None else {"spending": self.spending.table()}
-        return {"outcomes": self.outcomes, "batches": self.batch_table, **spending}
+        rails = {} if self.guardrails is None else {"guardrails": self.guardrails}
+        return {"outcomes": self.outcomes, "batches": self.batch_table, **spending, **rails}
 
 
 @router.get("/campaigns/{name}", Role.VIEWER)
@@ -182,6 +191,8 @@ def campaign_page(
     """wrong: a form that was refused, what was typed in it, and why."""
     with shop.store() as store:
         found = as_seen(request, readings_of(request).overview(store, name, today=shop.clock.today()))
+        watched = None if found.plan.guardrails is None else guardrails_now(store, name)
+    looked = None if watched is None else watched.last_outcomes
     batches = tuple(
         BatchRow(
             source=batch.source,
@@ -204,6 +215,11 @@ def campaign_page(
         spending=_spending(found),
         health=health_of(found),
         next_step=next_link(found.progress),
+        guardrails=None if watched is None else guardrails_table(watched),
+        last_look="No outcomes were received yet."
+        if looked is None
+        else f"They look at all outcomes; the last came on {local_text(looked, shop.settings.locale)}.",
+        paused="" if watched is None else watched.paused,
         outcomes=_outcomes(found),
         has_outcomes=found.progress.has_outcomes,
         batches=batches,
