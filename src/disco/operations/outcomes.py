@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 _CLOCK_SLACK = timedelta(days=1)  # times without a zone may be of another one than the shop's
 _ID_LENGTH = 16
 _DECIDED = ("row", "customer_id", "arm", "depth", "code", "known", "late")
+OF_ANOTHER, UNSENT = "the code of another customer", "a shared code that this customer was not sent"
 _QUARANTINE = ("row", "event_id", "customer_id", "code", "disposition", "reason", "raw")
 
 
@@ -718,9 +719,9 @@ def _tests(
     return [
         (unmatched, "another campaign", flags(pc.equal(table["campaign_id"], campaign))),
         (unmatched, "a purchase without a code", changes | flags(table["code"].is_valid())),
-        (unmatched, "a shared code that this customer was not sent", changes | ~unsent),
+        (unmatched, UNSENT, changes | ~unsent),
         (unmatched, "no such code in this campaign", changes | flags(owner.is_valid())),
-        (unmatched, "the code of another customer", changes | flags(pc.equal(owner, table["customer_id"]))),
+        (unmatched, OF_ANOTHER, changes | flags(pc.equal(owner, table["customer_id"]))),
         (rejected, "ordered before the code was valid", changes | flags(pc.greater_equal(table["ordered_at"], first))),
         (expired, "ordered after the code had run out", changes | flags(pc.less(table["ordered_at"], after))),
     ]

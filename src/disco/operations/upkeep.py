@@ -24,6 +24,7 @@ from disco.operations.arms import SHARING
 from disco.operations.audience import ShopData
 from disco.operations.contexts import FeatureCache
 from disco.operations.guardrails import read_guardrails
+from disco.operations.leaks import read_leaks
 from disco.operations.learn import (
     CampaignEvidence,
     StoredLesson,
@@ -805,8 +806,17 @@ def check_campaign(store: Store, campaign: str, *, as_of: date, orders: pa.Table
         _prediction(results),
         _learned(campaign, None if active is None else list(active.campaigns)),
         *_guardrails(store, campaign),
+        _leaks(store, campaign),
     ]
     return CheckUp((*found, *audit(store, campaign=campaign)))
+
+
+def _leaks(store: Store, campaign: str) -> Diagnosis:
+    found, expected = read_leaks(store, campaign), "uses by others than the owner that are mistakes"
+    if not found.found:
+        return Diagnosis.of("leaks", "codes used by others", True, found.words, expected=expected)
+    fix = "Look for the codes on pages that share them; `disco recall` makes unused codes invalid."
+    return Diagnosis.note("leaks", "codes used by others", found.words, expected=expected, fix=fix)
 
 
 def _guardrails(store: Store, campaign: str) -> Iterator[Diagnosis]:

@@ -18,9 +18,7 @@ router = Routes("/api/v1", tags=["jobs"])
 class WebhookRequest(RequestBody):
     """A webhook to be made."""
 
-    url: str = Field(
-        min_length=1, max_length=2000, description="Where deliveries are sent, http or https; or mailto: for a person."
-    )
+    url: str = Field(min_length=1, max_length=2000, description="Where deliveries are sent; or mailto: and an address.")
     events: list[Event] = Field(min_length=1, max_length=20, description="What it is told about.")
 
 

@@ -8,6 +8,7 @@ from disco.entrypoints.service.pages import (
     data,
     decisions,
     demand,
+    favoured,
     frontier,
     launch,
     learning,
@@ -27,6 +28,6 @@ from disco.office.webhooks import page as webhooks
 from disco.web import shell
 
 _OFFICE = (sign_in, account, audit, jobs, keys, people, settings, schedules, webhooks)
-_CAMPAIGN = (campaigns, campaign, decisions, launch, planner, plans, results)
+_CAMPAIGN = (campaigns, campaign, decisions, favoured, launch, planner, plans, results)
 _SHOP = (access, added, data, demand, frontier, learning)
 ROUTERS = tuple(topic.router for topic in (shell, *_OFFICE, *_CAMPAIGN, *_SHOP))

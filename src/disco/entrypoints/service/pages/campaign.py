@@ -10,6 +10,7 @@ from fastapi import Path, Query, Request, Response
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.shop_of import ShopOf, readings_of
 from disco.operations.guardrails import guardrails_now
+from disco.operations.leaks import Leaks, read_leaks
 from disco.operations.overview import CampaignOverview
 from disco.operations.plan_warnings import warning_as_sentence, warning_in_brief
 from disco.records.campaign_records import Disposition, Phase
@@ -191,6 +192,7 @@ def campaign_page(
     """wrong: a form that was refused, what was typed in it, and why."""
     with shop.store() as store:
         found = as_seen(request, readings_of(request).overview(store, name, today=shop.clock.today()))
+        leaks = read_leaks(store, name)
         watched = None if found.plan.guardrails is None else guardrails_now(store, name)
     looked = None if watched is None else watched.last_outcomes
     batches = tuple(
@@ -213,7 +215,7 @@ def campaign_page(
         name=name,
         facts=_facts(found),
         spending=_spending(found),
-        health=health_of(found),
+        health=(*health_of(found), *_leak_lines(leaks)),
         next_step=next_link(found.progress),
         guardrails=None if watched is None else guardrails_table(watched),
         last_look="No outcomes were received yet."
@@ -327,6 +329,13 @@ def _spending_title(spent: float, budget: float | None, expected: float | None, 
     if expected:
         return f"The codes have cost {percent(spent / expected, decimals=0)} of what was expected for all of them"
     return f"The codes have cost {write(spent)}"
+
+
+def _leak_lines(found: Leaks) -> tuple[HealthLine, ...]:
+    """Uses of codes by others than their owner; nothing where there was no use."""
+    if not found.uses:
+        return ()
+    return (HealthLine(ok=not found.found, text=found.words, brief="codes leak"),)
 
 
 def health_of(found: CampaignOverview) -> tuple[HealthLine, ...]:

@@ -53,6 +53,8 @@ class DecisionsPage(Page):
     customers_address: str
     """Where a customer is looked up."""
     codes_address: str
+    favoured: str
+    """Where any column of the customers divides them."""
 
     def tables(self) -> Mapping[str, Table]:
         return {"parts": self.part_table, "groups": self.group_table}
@@ -99,6 +101,7 @@ def decisions(request: Request, shop: ShopOf, name: CampaignName, by: str | None
         left_out=_left_out(len(found.parts) - len(shown)),
         customers_address=campaign_address(name, "customers"),
         codes_address=campaign_address(name, "codes"),
+        favoured=campaign_address(name, "favoured"),
     )
     return respond(request, page, part="counts" if "hx-request" in request.headers else None)
 
