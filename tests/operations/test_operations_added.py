@@ -6,6 +6,7 @@ from pathlib import Path
 
 import added_shop
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv
 import pytest
 
@@ -165,3 +166,21 @@ def test_what_cannot_be_compared_is_said_with_its_figure(tmp_path: Path) -> None
     with pytest.raises(StateError, match="no table of orders"):
         few.added()
     assert json.loads(none.campaigns().to_json())["campaigns"]
+
+
+def test_returns_are_taken_off_the_order_they_came_from(tmp_path: Path) -> None:
+    shop = added_shop.make(tmp_path / "shop")
+    before = shop.added()
+    assert not before.net_of_returns
+    assert any("no table of returns" in words for words in before.words)
+    orders = pyarrow.csv.read_csv(tmp_path / "shop" / "data" / "orders.csv")
+    half = [round(paid / 2, 2) for paid in orders["paid"].to_pylist()]
+    whole = pa.table({"order_id": orders["order_id"], "returned_at": orders["ordered_at"], "value": half})
+    pyarrow.csv.write_csv(whole, tmp_path / "shop" / "data" / "returns.csv")
+    after = shop.added()
+    assert after.net_of_returns
+    assert any(words.startswith("What was returned since is taken off") for words in after.words)
+    for name in ("revenue", "markdown", "margin"):
+        ratio = after.figures()[name].total.value / before.figures()[name].total.value
+        assert ratio == pytest.approx(0.5, rel=1e-3)
+    assert after.orders.total.value == pytest.approx(before.orders.total.value, rel=1e-4)  # adjusted by earlier spend

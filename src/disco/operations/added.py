@@ -105,6 +105,8 @@ class Added(TableResult):
     """Before, during and after a campaign: purchases that codes only moved in time are missing before or after it."""
     outlook: tuple[Outlook, ...]
     """What other shares, and more time, would show of revenue; empty where the time was too short to say."""
+    net_of_returns: bool = False
+    """Whether returns are taken off; false where the shop has no table of them."""
     headline: str
     """The answer in one sentence."""
     words: tuple[str, ...]
@@ -202,6 +204,7 @@ def codes_added(
             times=_TIMES,
             before=before,
         ),
+        net_of_returns=_has_returns(data),
         headline="",
         words=(),
     )
@@ -291,7 +294,8 @@ def _codes_of_held(transaction: Transaction, campaign: CampaignRecord, held: pa.
 
 
 def _orders(data: "ShopData", margin: float | str | None) -> pa.Table:
-    """customer_id (text), ordered_at (of the shop's clock), full_price, paid, and the margin where it is a column."""
+    """customer_id (text), ordered_at (of the shop's clock), full_price, paid, and the margin where it is a column; all
+    amounts less what was returned, where the shop has a table of returns."""
     with data.tables() as tables:
         if "orders" not in tables.names():
             raise StateError(
@@ -312,11 +316,19 @@ def _orders(data: "ShopData", margin: float | str | None) -> pa.Table:
                 found=f"the column {column}, which the table orders does not have",
                 expected=f"a share such as 45%, or one of {', '.join(scan.schema.names)}",
             )
-        found = columns_of(scan, list(dict.fromkeys([*names, *([] if column is None else [column])])))
+        names += ["order_id", *([] if column is None else [column])]
+        found = columns_of(scan, list(dict.fromkeys(names)))
+        returned = (
+            None if "returns" not in tables.names() else columns_of(tables.scan("returns"), ["order_id", "value"])
+        )
         local = by_wall_clock(found["ordered_at"], locale_of(tables))
     if not found.num_rows:
         raise StateError("The table orders is empty, so there is nothing to compare", fix="Refresh the table orders.")
-    figures = {name: _numbers(found, name) for name in found.column_names if name not in ("customer_id", "ordered_at")}
+    texts = ("customer_id", "ordered_at", "order_id")
+    figures = {name: _numbers(found, name) for name in found.column_names if name not in texts}
+    if returned is not None:
+        kept = _kept_shares(found["order_id"], figures["paid"], returned)
+        figures = {name: values * kept for name, values in figures.items()}
     return pa.table(
         {
             "customer_id": found["customer_id"].cast(pa.string()),
@@ -326,7 +338,18 @@ def _orders(data: "ShopData", margin: float | str | None) -> pa.Table:
     )
 
 
-def _numbers(orders: pa.Table, name: str) -> Vector:
+def _kept_shares(orders: pa.ChunkedArray, paid: Vector, returned: pa.Table) -> Vector:
+    """(n,) the share of each order that was kept: goods that come back take their price and their cost along."""
+    ids = orders.cast(pa.string()).combine_chunks()
+    place = places_in(returned["order_id"].cast(pa.string()).combine_chunks(), among=ids)
+    there = place.is_valid().to_numpy(zero_copy_only=False)
+    back = np.bincount(
+        pc.drop_null(place).to_numpy(), weights=_numbers(returned, "value", table="returns")[there], minlength=paid.size
+    )
+    return np.clip(1 - np.divide(back, paid, out=np.zeros(paid.size), where=paid > 0), 0.0, 1.0)
+
+
+def _numbers(orders: pa.Table, name: str, *, table: str = "orders") -> Vector:
     kind, column = orders.schema.field(name).type, orders[name]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):  # a column of a CSV file that only the shop knows
         try:
@@ -334,19 +357,24 @@ def _numbers(orders: pa.Table, name: str) -> Vector:
         except pa.ArrowInvalid as error:
             found = " ".join(str(error).split())[:100]
             raise InputError(
-                f"orders, column {name}", found=found, expected="amounts of money, with a decimal point"
+                f"{table}, column {name}", found=found, expected="amounts of money, with a decimal point"
             ) from None
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise InputError(f"orders, column {name}", found=str(kind), expected="amounts of money")
+        raise InputError(f"{table}, column {name}", found=str(kind), expected="amounts of money")
     values = column.cast(pa.float64(), safe=False).to_numpy()
     wrong = ~np.isfinite(values)
     if wrong.any():
         raise InputError(
-            f"orders, column {name}",
-            found=f"{counted(int(wrong.sum()), 'order')} without a number, the first in row {wrong.argmax() + 1:,}",
+            f"{table}, column {name}",
+            found=f"{counted(int(wrong.sum()), 'row')} without a number, the first in row {wrong.argmax() + 1:,}",
             expected="an amount in every row",
         )
     return np.asarray(values, np.float64)
+
+
+def _has_returns(data: "ShopData") -> bool:
+    with data.tables() as tables:
+        return "returns" in tables.names()
 
 
 def _last_day(orders: pa.Table) -> date:
@@ -447,7 +475,10 @@ def _words(
     found: Added, *, asked: date | None, began: date, leaked: int, covered: date, wanted: date | None
 ) -> tuple[str, ...]:
     write = partial(money, currency=read_currency(found.currency))
-    people = f"{counted(found.held, 'person')} held out of all {counted(len(found.campaigns), 'campaign')} "
+    among = {1: "the campaign", 2: "both campaigns"}.get(
+        len(found.campaigns), f"all {len(found.campaigns):,} campaigns"
+    )
+    people = f"{found.held:,} people held out of {among} "
     said = [
         f"{people}are compared with {found.people - found.held:,} others, by everything they ordered "
         f"{period(found.first, found.last)}."
@@ -477,7 +508,15 @@ def _words(
         said.append(f"Counting begins on {day_text(began)}: nobody was held out for good before.")
     if wanted is not None and covered < wanted:
         said.append(f"The shop's orders end on {day_text(covered)}, so what came later is not known.")
-    said.append("Revenue is what customers paid when they ordered; returns are not taken off.")
+    if found.net_of_returns:
+        said.append(
+            "What was returned since is taken off the orders it came from, with its cost; an order still counts."
+        )
+    else:
+        said.append(
+            "Revenue is what customers paid when they ordered; returns are not taken off, because the shop has no "
+            "table of returns."
+        )
     return tuple(said)
 
 

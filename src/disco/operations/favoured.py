@@ -198,7 +198,7 @@ def _sentences(
     widest = max((one.upper or 0.0) - one.value for one in seen)
     return (
         f"No gap is seen between the values of {column}: the average discount is {percent(mean)}, and a gap of "
-        f"{percent(widest, decimals=2)} or more would be seen.",
+        f"{100 * widest:.2f} percentage points or more would be seen.",
         tuple(words),
     )
 
@@ -208,8 +208,8 @@ def _gap_words(gap: Estimate) -> str:
     direction = "above" if gap.value > 0 else "below"
     low, high = sorted((abs(lower), abs(upper)))
     return (
-        f"{percent(abs(gap.value), decimals=2)} {direction} that of all others "
-        f"({percent(low, decimals=2)} to {percent(high, decimals=2)})"
+        f"{100 * abs(gap.value):.2f} percentage points {direction} that of all others "
+        f"({100 * low:.2f} to {100 * high:.2f})"
     )
 
 
@@ -246,7 +246,7 @@ def fairness_warnings(data: "ShopData", planned: "Planned") -> tuple[str, ...]:
     if beyond:
         words.append(
             f"The average discount differs by {column} beyond the limit of {percent(rule.at_most)} of the average "
-            f"({percent(most, decimals=2)}): {'; '.join(beyond)}."
+            f"({100 * most:.2f} percentage points): {'; '.join(beyond)}."
         )
         if rule.then == "refuse":
             fix = "Limit the depths by `segments` of this column, or raise fairness.at_most."
@@ -255,8 +255,8 @@ def fairness_warnings(data: "ShopData", planned: "Planned") -> tuple[str, ...]:
     reach = max(((one.gap.upper or 0.0) - one.gap.value for one in found if one.gap is not None), default=0.0)
     if seen and reach > most:
         words.append(
-            f"Fairness by {column}: with these customers only gaps of {percent(most + reach, decimals=2)} or more are "
-            f"seen, and the limit is {percent(most, decimals=2)}."
+            f"Fairness by {column}: with these customers only gaps of {100 * (most + reach):.2f} percentage points or "
+            f"more are seen, and the limit is {100 * most:.2f}."
         )
     if unseen:
         words.append(f"Fairness by {column} cannot judge {', '.join(unseen)}: {LEAST_CUSTOMERS} are needed.")

@@ -42,7 +42,8 @@ class FavouredPage(Page):
 @router.get("/campaigns/{name}/favoured", Role.VIEWER)
 def favoured(request: Request, shop: ShopOf, name: CampaignName, by: ColumnName = None) -> Response:
     header, columns = campaign_header(shop, name, here="decisions"), _columns(shop, name)
-    answer, table, words = _FIRST, None, ()
+    answer, table = _FIRST, None
+    words: tuple[str, ...] = ()
     if by:
         try:
             found = shop.favoured(name, by=by)
