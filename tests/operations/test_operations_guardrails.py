@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from arriving import decide_late_arrivals
 from small_life import NETWORK, SECRET, FixedClock, nothing_known, people
+from visitors import visiting
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.worker import run_worker
@@ -181,6 +182,14 @@ def test_a_crossed_guardrail_pauses_once_says_why_and_a_person_resumes(tmp_path:
     with shop.store() as store:
         events = [job.body["event"] for job in list_jobs(store).items]
     assert {"campaign.paused", "guardrail.crossed", "budget.used"} <= set(events)
+
+    with visiting(shop.folder) as browser:
+        page = browser.get("/campaigns/watched")
+        assert "Paused by a guardrail" in page.text
+        assert "A person ends the pause with" in page.words
+        assert "They look at all outcomes; the last came on 12 Apr 2025" in page.words
+        saved = browser.get("/campaigns/watched?table=guardrails&format=csv").text.splitlines()
+    assert [row.split(",")[1] for row in saved[1:]].count("crossed") == 2
 
     shop.resume("watched")
     assert not shop.ingest("watched", rows.slice(most)).warnings  # whoever resumed has seen it

@@ -346,7 +346,8 @@ def _kept_shares(orders: pa.ChunkedArray, paid: Vector, returned: pa.Table) -> V
     back = np.bincount(
         pc.drop_null(place).to_numpy(), weights=_numbers(returned, "value", table="returns")[there], minlength=paid.size
     )
-    return np.clip(1 - np.divide(back, paid, out=np.zeros(paid.size), where=paid > 0), 0.0, 1.0)
+    gone = np.divide(back, paid, out=np.zeros(paid.size), where=paid > 0)
+    return np.asarray(np.clip(1 - gone, 0.0, 1.0), np.float64)
 
 
 def _numbers(orders: pa.Table, name: str, *, table: str = "orders") -> Vector:

@@ -126,3 +126,20 @@ def test_the_parts_with_most_and_fewest_codes_keep_their_names(second_reader: Te
     shares = {row.split(",")[0]: float(row.split(",")[-1]) for row in table[1:]}
     most, least = max(shares, key=lambda part: shares[part]), min(shares, key=lambda part: shares[part])
     assert f"{most}: {shares[most]:.0%} got a code, the largest share; {least}: {shares[least]:.0%}" in page
+
+
+def test_who_is_favoured_by_any_column_on_the_page_and_over_http(second_reader: TestClient) -> None:
+    asked = second_reader.get("/campaigns/second/favoured").text
+    assert 'href="/campaigns/second/favoured"' in second_reader.get("/campaigns/second/decisions").text
+    assert answer_of(asked) == "Choose a column to compare its values."
+    assert '<option value="country">' in asked
+    assert "joined_on" not in asked
+    found = second_reader.get("/api/v1/favoured/second?by=country").json()
+    page = second_reader.get("/campaigns/second/favoured?by=country").text
+    assert answer_of(page) == found["headline"]
+    saved = second_reader.get("/campaigns/second/favoured?by=country&table=favoured&format=csv").text.splitlines()
+    assert [row.split(",")[0] for row in saved[1:]] == [one["value"] for one in found["groups"]]
+    wrong = second_reader.get("/campaigns/second/favoured?by=size")
+    assert wrong.status_code == 200
+    assert "no column size" in answer_of(wrong.text)
+    assert second_reader.get("/api/v1/favoured/second?by=size").status_code == 422
