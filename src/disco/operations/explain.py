@@ -166,7 +166,7 @@ def explain(
     chosen = next((figure for figure in figures if figure.depth == made.depth), None)
     weight, rule, currency = (
         record.plan.objective.revenue_weight,
-        _rule(record, solution, arm, made),
+        _rule(record, solution, arm, made, was_limited=len(refused) == len(solution.depths)),
         store.locale.currency,
     )
     limited = "" if left is None else limit_words(record, float(left[0]), list(map(depth_percent, refused)), currency)
@@ -297,7 +297,7 @@ def _outcome(record: CampaignRecord, made: _Decision) -> str:
     return f"Customer {made.customer_id} got {made.got}{code} in campaign {record.campaign}{recall}."
 
 
-def _rule(record: CampaignRecord, solution: Solution, arm: Arm, made: _Decision) -> str:
+def _rule(record: CampaignRecord, solution: Solution, arm: Arm, made: _Decision, *, was_limited: bool = False) -> str:
     if arm is Arm.HOLDOUT and record.plan.holdout.lasting:
         return (
             "They are in the lasting holdout, the same people in every campaign, drawn by the shop's secret and their "
@@ -305,7 +305,9 @@ def _rule(record: CampaignRecord, solution: Solution, arm: Arm, made: _Decision)
         )
     if arm is Arm.HOLDOUT:
         return "They were in the holdout, which gets no codes: it shows what would have happened anyway."
-    left_out = "" if made.depth is not None else " There were not enough codes for everybody, and they got none."
+    left_out = " There were not enough codes for everybody, and they got none."
+    if made.depth is not None or was_limited:  # the limit of a customer is a sentence of its own
+        left_out = ""
     if arm is Arm.CONTROL:
         return f"They were in the control group: depths were assigned at random, in proportion to their caps.{left_out}"
     if solution.prices is None and made.late:

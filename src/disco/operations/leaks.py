@@ -56,7 +56,7 @@ def read_leaks(store: Store, campaign: str) -> Leaks:
     by_code = pc.value_counts(uses.filter(uses["other"])["code"])
     most = max((one["counts"] for one in by_code.to_pylist()), default=0)
     k, n = int(other.sum()), other.size
-    words = f"All {counted(n, 'use')} of codes were by the customers who have them."
+    words = f"All {counted(n, 'use')} of codes were by the customers who have them." if n else "No code was used yet."
     if k:
         known = f"{percent(usual[0] / usual[1])} in earlier campaigns" if usual[1] else "no earlier campaign"
         words = (
