@@ -27,6 +27,7 @@ from disco.features.rows import (
     schema_of,
     table_matrix,
     table_pieces,
+    vector,
 )
 from disco.features.snapshot import Snapshot, counted, snapshot_of
 from disco.features.training import EngagementWarning, FeatureWarning, NetworkFit, Progress, Schedule, fit_embedding
@@ -385,6 +386,12 @@ class ContextNetwork:
         depths = depth_column(np.full(len(level), depth) if np.ndim(depth) == 0 else depth, rows=len(level))
         return np.asarray(level + self.embedding_.slopes(context) * (depths - self.embedding_.mean_depth))
 
+    def score(self, X: FeatureRows, y: ArrayLike, depth: ArrayLike | float | None = None) -> float:
+        """R² of `predict` on these rows, as scikit-learn's searches ask for it: 1 − Σ(y − ŷ)²/Σ(y − ȳ)²."""
+        target = vector(y, rows=np.shape(y)[0], where="y")
+        error = target - self.predict(X, depth)
+        return float(1 - error @ error / np.sum((target - target.mean()) ** 2))
+
     def save(self, path: str | Path) -> None:
         """Write the trained network to one safetensors file with a JSON header; replaces the file at once or not at
         all.
@@ -423,7 +430,7 @@ class ContextNetwork:
     def embedding_(self) -> Embedding:
         """The trained network as a frozen value."""
         if self._fitted is None:
-            raise StateError("ContextNetwork", found="no weights", expected="a fitted network", fix="Call `fit` first.")
+            raise _not_fitted()
         return self._fitted.embedding
 
     @property
@@ -510,6 +517,16 @@ class ContextNetwork:
                 fix="Convert the column back (money in pounds or euros, not pence or cents; shares, not percent), or "
                 "pass check_scale=False if these customers are indeed that different.",
             )
+
+
+def _not_fitted() -> StateError:
+    """scikit-learn asks for its own error too, which is an AttributeError: attributes that end in `_` are not there."""
+    from sklearn.exceptions import NotFittedError
+
+    class NotFitted(StateError, NotFittedError):  # type: ignore[misc]  # both are exceptions
+        """A network that has not learned yet."""
+
+    return NotFitted("ContextNetwork", found="no weights", expected="a fitted network", fix="Call `fit` first.")
 
 
 def _one_target(y: Any, log_basket: Any) -> Any:

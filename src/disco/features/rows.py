@@ -6,6 +6,7 @@ A row is a customer, or an order or a code of one (`training_rows`). NaN stands 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
@@ -111,7 +112,12 @@ def is_numeric(kind: pa.DataType) -> bool:
 
 def array_matrix(X: Any, names: tuple[str, ...] | None) -> Matrix:
     """A plain array as float64 (rows, features); columns are taken in the order the network was trained on."""
+    if hasattr(X, "toarray"):
+        raise InputError("X", found="a sparse matrix", expected="a dense one", fix="Hand in X.toarray().")
     array = np.asarray(X)
+    if array.dtype.kind == "O":  # numbers in boxes
+        with suppress(TypeError, ValueError):
+            array = array.astype(np.float64)
     if array.ndim != 2 or array.dtype.kind not in "iuf":
         raise InputError(
             "X",
