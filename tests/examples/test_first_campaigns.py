@@ -1,45 +1,13 @@
 """The notebook runs from top to bottom in one namespace, and its figures agree with the truth it made up."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-NOTEBOOK = Path(__file__).parents[2] / "examples" / "first_campaigns.ipynb"
-
-
-@pytest.fixture(scope="module")
-def cells() -> list[dict]:
-    content = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    assert (content["nbformat"], content["metadata"]["language_info"]["name"]) == (4, "python")
-    return content["cells"]
+from notebooks import FOLDER, run
 
 
 @pytest.fixture(scope="module")
-def notebook(cells) -> dict:
-    names: dict = {}
-    for place, cell in enumerate(cells):
-        if cell["cell_type"] == "code":
-            exec(compile("".join(cell["source"]), f"{NOTEBOOK.name}, cell {place}", "exec"), names)
-    return names
-
-
-def test_cells_are_stripped_and_every_code_cell_follows_a_word(cells):
-    for cell in cells:
-        if cell["cell_type"] == "code":
-            assert (cell["execution_count"], cell["outputs"]) == (None, [])
-    assert cells[0]["cell_type"] == "markdown"
-    assert len({cell["id"] for cell in cells}) == len(cells)
-
-
-def test_nothing_is_imported_but_public_names(cells):
-    lines = [line.strip() for cell in cells if cell["cell_type"] == "code" for line in cell["source"]]
-    assert {line for line in lines if line.startswith(("import", "from"))} == {
-        "import numpy as np",
-        "import pandas as pd",
-        "import disco",
-    }
+def notebook() -> dict:
+    return run(FOLDER / "first_campaigns.ipynb")
 
 
 def test_the_past_is_random_and_all_of_it_was_learned(notebook):
