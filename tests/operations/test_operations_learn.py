@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from disco import campaign
-from disco.belief import Evidence
+from disco.belief import EngagementCounts, Evidence
 from disco.belief.model_file import to_bytes
 from disco.features.snapshot import Snapshot, with_snapshot
 from disco.operations.launch import launch
 from disco.operations.learn import (
+    CampaignEvidence,
     activate,
     active_belief,
     belief_at,
@@ -117,6 +118,15 @@ def test_engagement_counts_matured_codes_of_the_random_arm_only(shop, launched):
     bought = {row["code"] for row in shop.sent(launched)[:40]}
     assert counts.sent.sum() == len(control)
     assert counts.redeemed.sum() == sum(row["code"] in bought for row in control)
+
+
+@pytest.mark.parametrize(("learned", "said"), [(1, 1), (4, 0)])
+def test_purchases_that_teach_nothing_about_baskets_are_warned_of(learned, said):
+    baskets = Evidence.of(np.zeros((learned, 2)), np.full(learned, 0.1), np.full(learned, 20.0))
+    evidence = CampaignEvidence(baskets=baskets, codes=EngagementCounts([0.1], [20], [5]), only_random=False)
+    words = [*evidence.warnings("winter")]
+    assert len(words) == said
+    assert all("At least 4 of 5 purchases of winter" in one for one in words)
 
 
 def test_a_campaign_that_seems_to_have_sold_nothing_is_warned_of_once_its_codes_count(shop, launched):

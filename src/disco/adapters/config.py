@@ -11,7 +11,7 @@ from ipaddress import ip_network
 from itertools import pairwise
 from math import log2
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
@@ -52,7 +52,7 @@ _LEAST_SECRET_BITS = 64  # by `_entropy_bits`; 32 random digits have at least 75
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class EncodingSettings(_Section):

@@ -281,7 +281,7 @@ class FrontierPoint:
 def frontier(
     revenue: ArrayLike,
     markdown: ArrayLike,
-    caps: CountsLike | None,
+    caps: CountsLike | None = None,
     *,
     revenue_weights: Sequence[float] = (1.0,),
     budgets: Iterable[float | None] | None = None,
@@ -503,20 +503,21 @@ class _Run:
         self.layout = Layout.of(self.table.schema, budget=self.budget is not None, segment=column, limits=own)
         self._limits(labels=list(self.own))  # what cannot be read is refused before any pass
 
-    def _limits(self, *, labels: list[Any]) -> Limits:
-        """labels: of the segments that some customer is in."""
+    def _limits(self, *, labels: list[Any], customers: int = 0) -> Limits:
+        """labels: of the segments that some customer is in. customers: whom shares are of, once they are counted."""
         segments = Segments(np.array(labels, object), self.own) if self.own else None
         depths = self.layout.depths
         return read_limits(
             self.caps, floors=self.floors, segments=segments, budget=self.budget, customers=len(labels),
-            columns=len(depths), depths=depths,
+            columns=len(depths), depths=depths, shares_of=customers,
         )  # fmt: skip
 
     def allocation(self) -> TableAllocation:
         survey = self._survey()
         there = survey.in_group.tolist()
         labels = [label for row, label in enumerate(sorted(self.own, key=str)) if there[row]]
-        limits = self._limits(labels=[*labels, *(["(other)"] if self.own and there[-1] else [])])
+        labels += ["(other)"] if self.own and there[-1] else []
+        limits = self._limits(labels=labels, customers=survey.customers)
         limits = replace(limits, segment=None)
         if survey.whole:
             return self._solved_here(survey.sample, limits)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -175,7 +175,7 @@ class Engagement:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Engagement) and self._said == other._said
 
-    __hash__ = None  # type: ignore[assignment]  # overrides are no key
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # overrides are no key
 
     @property
     def _said(self) -> tuple[object, ...]:

@@ -523,10 +523,11 @@ def _not_fitted() -> StateError:
     """scikit-learn asks for its own error too, which is an AttributeError: attributes that end in `_` are not there."""
     from sklearn.exceptions import NotFittedError
 
-    class NotFitted(StateError, NotFittedError):  # type: ignore[misc]  # both are exceptions
+    class NetworkNotFittedError(StateError, NotFittedError):  # type: ignore[misc]  # both are exceptions
         """A network that has not learned yet."""
 
-    return NotFitted("ContextNetwork", found="no weights", expected="a fitted network", fix="Call `fit` first.")
+    fix = "Call `fit` first."
+    return NetworkNotFittedError("ContextNetwork", found="no weights", expected="a fitted network", fix=fix)
 
 
 def _one_target(y: Any, log_basket: Any) -> Any:

@@ -5,7 +5,7 @@ batch that arrives later or is reverted counts in the next version.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
@@ -133,6 +133,15 @@ class CampaignEvidence:
                 expected="evidence as it was written",
                 fix=REPAIR,
             ) from error
+
+    def warnings(self, campaign: str) -> Iterator[str]:
+        """A word where most purchases were by customers without a context of their own: they stay outside `baskets`."""
+        bought, learned = int(self.codes.redeemed.sum()), self.baskets.total_rows
+        if bought > 2 * learned:
+            yield (
+                f"At least {bought - learned:,} of {bought:,} purchases of {campaign} were by customers who had bought "
+                "nothing in the year before its day. They count for who uses a code, and teach nothing about baskets."
+            )
 
     @property
     def without_paid(self) -> "CampaignEvidence":
@@ -779,6 +788,12 @@ def _make_version(
         campaigns={stored.campaign: stored.evidence.baskets.total_rows for stored in lessons},
         matured=tuple(stored.campaign for stored in lessons if stored.matured),
         warnings=tuple(
+            words
+            for stored in lessons
+            if stored.campaign in asked
+            for words in stored.evidence.warnings(stored.campaign)
+        )
+        + tuple(
             f"No outcome of {stored.campaign} has been applied, so the model counts all its codes as unused. If "
             f"outcomes are missing, run `disco ingest {stored.campaign} FILE` and then "
             f"`disco learn {stored.campaign}` again."

@@ -55,7 +55,10 @@ class DiscoError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, what: str, *, found: object = None, expected: object = None, fix: str | None = None) -> None:
-        self.what, self.found, self.expected, self.fix = what, found, expected, fix
+        self.what: str = what
+        self.found: object = found
+        self.expected: object = expected
+        self.fix: str | None = fix
         facts = [] if found is None else [f"found {shortened(str(found))}"]
         facts += [] if expected is None else [f"expected {expected}"]
         message = f"{what}: {'; '.join(facts)}" if facts else what
@@ -128,7 +131,7 @@ class Problem:
 
 class _ProblemsError(InputError):
     def __init__(self, what: str, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(problems)
+        self.problems: tuple[Problem, ...] = tuple(problems)
         lines = [what, *(f"  {problem}" for problem in self.problems[:_MOST_PROBLEMS])]
         if (more := len(self.problems) - _MOST_PROBLEMS) > 0:
             lines.append(f"  and {more:,} more")
@@ -171,7 +174,7 @@ class InfeasibleError(DiscoError):
     """Limits contradict each other; `.conflicts` says which and by how much."""
 
     def __init__(self, what: str, *, conflicts: Sequence[str], fix: str | None = None) -> None:
-        self.conflicts = tuple(conflicts)
+        self.conflicts: tuple[str, ...] = tuple(conflicts)
         lines = "\n".join([what, *(f"  {conflict}" for conflict in self.conflicts)])
         super().__init__(lines.removesuffix("."), fix=fix)  # a conflict may end in advice of its own
 
@@ -244,7 +247,7 @@ class ServiceError(DiscoError):
     ) -> None:
         super().__init__(what, found=found, expected=expected, fix=fix)
         self.status, self.kind = status, kind  # of the HTTP reply; the last part of the problem's type
-        self.problems = tuple(problems)
+        self.problems: tuple[Problem, ...] = tuple(problems)
 
 
 class IdentityProviderError(DiscoError):

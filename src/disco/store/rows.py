@@ -580,7 +580,7 @@ class CampaignRow:
     __slots__ = ("cells",)
 
     def __init__(self, cells: dict[str, Any]) -> None:
-        self.cells = cells
+        self.cells: dict[str, Any] = cells
 
     def __getattr__(self, name: str) -> Any:
         try:

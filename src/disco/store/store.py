@@ -76,21 +76,21 @@ class Transaction:
     a missing thing, or one that is there already, a StateError.
     """
 
-    plans = _Repository(SqlPlans)
-    decisions = _Repository(SqlDecisions)
-    contexts = _Repository(SqlContexts)
-    arrivals = _Repository(SqlArrivals)
-    ledger = _Repository(SqlLedger)
-    beliefs = _Repository(SqlBeliefs)
-    seals = _Repository(SqlSeals)
-    forgotten = _Repository(SqlForgotten)
-    personal = _Repository(SqlPersonal)
-    approvals = _Repository(SqlApprovals)
-    settings = _Repository(SqlShopSettings)
-    jobs = _Repository(SqlJobs)
-    replies = _Repository(SqlReplies)
-    webhooks = _Repository(SqlWebhooks)
-    journal = _Repository(SqlJournal)
+    plans: _Repository[SqlPlans] = _Repository(SqlPlans)
+    decisions: _Repository[SqlDecisions] = _Repository(SqlDecisions)
+    contexts: _Repository[SqlContexts] = _Repository(SqlContexts)
+    arrivals: _Repository[SqlArrivals] = _Repository(SqlArrivals)
+    ledger: _Repository[SqlLedger] = _Repository(SqlLedger)
+    beliefs: _Repository[SqlBeliefs] = _Repository(SqlBeliefs)
+    seals: _Repository[SqlSeals] = _Repository(SqlSeals)
+    forgotten: _Repository[SqlForgotten] = _Repository(SqlForgotten)
+    personal: _Repository[SqlPersonal] = _Repository(SqlPersonal)
+    approvals: _Repository[SqlApprovals] = _Repository(SqlApprovals)
+    settings: _Repository[SqlShopSettings] = _Repository(SqlShopSettings)
+    jobs: _Repository[SqlJobs] = _Repository(SqlJobs)
+    replies: _Repository[SqlReplies] = _Repository(SqlReplies)
+    webhooks: _Repository[SqlWebhooks] = _Repository(SqlWebhooks)
+    journal: _Repository[SqlJournal] = _Repository(SqlJournal)
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -126,7 +126,7 @@ class Store:
     ) -> None:
         self.locale = locale
         self._clock = clock
-        self.actor = system_user()
+        self.actor: Actor = system_user()
         self._artefacts = FolderArtefacts(artefacts) if isinstance(artefacts, Path) else artefacts
         self._database = open_database(database) if isinstance(database, str) else database
         prepare(self._database)

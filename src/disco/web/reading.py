@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from math import isinf
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, ClassVar, NoReturn
 from urllib.parse import parse_qsl
 
 from anyio import to_thread
@@ -33,7 +33,7 @@ _UNKEEPABLE = re.compile("[\0\ud800-\udfff]")
 class RequestBody(BaseModel):
     """What the body of every JSON request has in common: unknown keys and infinite numbers are refused."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 def read_json(content: bytes) -> Any:

@@ -73,7 +73,7 @@ class SparkEngine:
         own = _checked(session) if session is not None else _running(master)
         self._own = own is None
         self.session: SparkSession = _new_session(master or "local[*]") if own is None else own
-        self.watch = watch
+        self.watch: Callable[[], None] | None = watch
 
     def __repr__(self) -> str:
         return f"SparkEngine({self.session.sparkContext.master!r})"

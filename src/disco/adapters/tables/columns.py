@@ -16,6 +16,7 @@ import pyarrow.dataset as pads
 from disco.adapters.tables.notation import NUMBERS, TIMES, date_advice, number_advice, plain_cells
 from disco.records.cells import is_bytes, is_text, plain_text
 from disco.records.errors import FileFormatError, Problem, did_you_mean, listed
+from disco.records.locale import Locale
 from disco.records.table_rules import named_in_file, typed_table
 from disco.records.tables import MOST_COLUMNS, Kind, TableFormat, schema_of
 
@@ -58,8 +59,11 @@ def matched_columns(table: str, given: Sequence[str], *, written: TableFormat, f
 class NamedSource(ABC):
     """A table whose columns may have the shop's own names: what `table_rules.Source` asks of every reader alike."""
 
-    has_bytes = False
-    has_numbers = False
+    name: str
+    file: str
+    locale: Locale
+    has_bytes: bool = False
+    has_numbers: bool = False
     """Whether its numbers were never text, so that the setting `csv.decimal` says nothing about them."""
 
     def __init__(self, name: str, *, file: str, written: TableFormat) -> None:

@@ -24,6 +24,7 @@ from disco.adapters.tables.parquet import ParquetSource
 from disco.adapters.tables.workbook import read_sheet
 from disco.records.cells import is_text, parse_text
 from disco.records.errors import InputError, Problem, TableError, did_you_mean
+from disco.records.locale import Locale
 from disco.records.table_rules import typed_table
 from disco.records.tables import MOST_COLUMNS, SCHEMAS, Kind, LinesFormat, TableFormat
 from disco.records.validation import validate
@@ -379,6 +380,11 @@ def _in_words(file: str, counts: Mapping[str, Any], *, orders: int, returns: int
 
 class DatedCustomers:
     """A table of customers in which those without a join date have the day of their first order."""
+
+    name: str
+    file: str
+    locale: Locale
+    has_bytes: bool
 
     def __init__(self, customers: NamedSource, known: Callable[[], pa.Table]) -> None:
         """known: customer_id and joined_on, asked for when the rows are."""

@@ -9,6 +9,7 @@ from typing import Any
 from disco.adapters.tables.columns import NamedSource
 from disco.records.errors import InputError, Problem, did_you_mean
 from disco.records.files import temporary_folder
+from disco.records.locale import Locale
 from disco.records.tables import SCHEMAS, TableFormat
 
 
@@ -22,6 +23,8 @@ def refuse_unknown(queries: Mapping[str, str] | None) -> None:
 
 class FetchedTables(ABC):
     """The `Tables` port over what is fetched at its first use. A context manager: its files go when it closes."""
+
+    locale: Locale
 
     def __init__(self, shown: str, wanted: Mapping[str, str], *, written: TableFormat) -> None:
         """shown: the place, without secrets. wanted: what is asked for, by table."""

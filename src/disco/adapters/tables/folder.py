@@ -18,12 +18,15 @@ from disco.adapters.tables.derived import DatedCustomers, DerivedTables, file_so
 from disco.adapters.tables.parquet import ParquetSource, check_sizes
 from disco.records.errors import InputError, Problem, TableError
 from disco.records.files import private_folder, temporary_folder, written_whole
+from disco.records.locale import Locale
 from disco.records.tables import PLAIN, SCHEMAS, TableFormat
 from disco.records.validation import TablesReport, validate
 
 
 class FolderTables:
     """The `Tables` port over files. Nothing is read before it is asked for."""
+
+    locale: Locale
 
     def __init__(self, folder: Path, *, written: TableFormat = PLAIN) -> None:
         self._folder, self._written, self.locale = folder, written, written.locale

@@ -9,11 +9,14 @@ import pyarrow.dataset as pads
 from disco.adapters.tables.columns import ArrowSource
 from disco.records.errors import InputError, Problem, did_you_mean
 from disco.records.frames import as_arrow
+from disco.records.locale import Locale
 from disco.records.tables import PLAIN, SCHEMAS, TableFormat
 
 
 class FrameTables:
     """The `Tables` port over data frames by name, which are read by the rules of files."""
+
+    locale: Locale
 
     def __init__(self, frames: Mapping[str, Any], *, written: TableFormat = PLAIN) -> None:
         self.locale = written.locale

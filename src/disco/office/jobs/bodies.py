@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import date
 from difflib import get_close_matches
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -62,7 +62,7 @@ FileInShop = Annotated[StrictStr, AfterValidator(_read_place)]
 class JobBody(BaseModel):
     """What every body has in common: unknown keys, infinite numbers and numbers as text are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class PlanBody(JobBody):
