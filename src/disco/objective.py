@@ -96,7 +96,7 @@ def _sold(full_prices: Floats, depths: Vector, engagement: Floats, *, revenue_we
     return full_prices
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def _multiply(full_prices: Floats, rates: Floats, unit: Vector) -> bool:
     """(K, n) full prices times rates times (K,) unit, in place and in one pass; whether all rates are shares."""
     outside = 0

@@ -16,6 +16,7 @@ from disco.belief.encodings import SmoothSpline
 from disco.belief.model import BasketModel
 from disco.belief.model_file import to_bytes
 from disco.policy import POLICIES
+from disco.records import compiled
 
 _FIGURES = """
 import json, sys
@@ -79,12 +80,82 @@ def test_a_kernel_is_pickled_by_its_name() -> None:
     assert set(POLICIES) == {"thompson", "ucb", "epsilon_greedy", "greedy", "random"}
 
 
+_FIRST_CALLS = """
+import sys
+from hashlib import sha256
+import numpy as np
+import disco
+from disco.campaign import Belief, decide
+from disco.allocation.paths import _search
+from disco.belief import BasketModel, Engagement
+from disco.policy import Thompson
+from disco.records.decisions import Audience, Offer
+
+rng, digest = np.random.default_rng(8), sha256()
+def keep(*arrays):
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+base = rng.normal(size=(1500, 1)) + np.linspace(0, 1, 4) * rng.normal(1, 0.4, (1500, 4))
+flags, groups = rng.random(base.shape) < 0.7, rng.choice(["a", "b"], 1500)
+ids = rng.permutation(1500) - 700
+for values, arguments in (
+    (base, {"caps": [300, 200, 100, 400], "ids": ids}),
+    (base.astype(np.float32), {"caps": [300, 200, 100, 0], "eligible": flags}),
+    (np.round(base), {"caps": [300, 300, 300, 300]}),
+    (base, {"caps": [400, 300, 200, 100], "floors": [350, 0, 190, 0], "eligible": flags}),
+    (base, {"caps": [400] * 4, "segments": disco.Segments(groups, {"a": {"caps": [100, 90, 80, 70]}})}),
+):
+    found = disco.allocate(values, **arguments)
+    keep(found.choice, found.prices, found.value, found.bound)
+context, depths = rng.normal(size=(600, 3)).clip(-4, 4), (0.1, 0.2, 0.4)
+depth = rng.choice(depths, 600)
+model = BasketModel().update(context, depth, np.exp(3 + context[:, 0] * 0.3 + depth + rng.normal(0, 0.5, 600)))
+decisions = decide(
+    Audience(ids=np.arange(600), context=context, known=np.ones(600, bool)),
+    belief=Belief(basket=model, engagement=Engagement()),
+    offer=Offer(depths=depths, caps=(90, 60, None), revenue_weight=3.0), policy=Thompson(), campaign="spring", seed=42,
+)
+keep(decisions.choice, decisions.value, decisions.prices, decisions.expected_full_price, decisions.engagement)
+print(digest.hexdigest(), _search.is_ready())
+"""
+
+
+def test_first_calls_are_interpreted_and_give_the_bytes_of_compiled_ones(tmp_path):
+    answers = {}
+    for patience in ("100.0", "0.0"):
+        environment = {**os.environ, **({"NUMBA_CACHE_DIR": str(tmp_path)} if patience != "0.0" else {})}
+        program = f"from disco.records import compiled; compiled._PATIENCE = {patience}\n{_FIRST_CALLS}"
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+        answers[patience] = done.stdout.split()
+    assert answers["100.0"] == [answers["0.0"][0], "False"]
+    assert answers["0.0"][1] == "True"
+
+
+def test_a_kernel_is_compiled_when_patience_has_run_out():
+    kernel = compiled.njit(patient=True)(lambda numbers: numbers.size)
+    assert kernel.is_patient()
+    assert kernel(np.empty(1000)) == 1000
+    assert kernel._compiled is None
+    assert kernel(np.empty(10_000_000)) == 10_000_000
+    assert kernel._compiled is not None
+    assert not kernel.is_patient()
+    slow = compiled.njit(patient=True)(lambda numbers: numbers.size)
+    slow._patience = 1e-9
+    assert slow(np.empty(0)) == 0
+    assert slow._patience < 0.0
+    assert slow._compiled is None
+    assert slow(np.empty(0)) == 0
+    assert slow._compiled is not None
+
+
 @pytest.mark.parametrize("terminal", [True, False], ids=["a terminal", "a pipe"])
 def test_a_terminal_is_told_once_that_kernels_are_compiled(terminal, tmp_path):
     reader, writer = pty.openpty() if terminal else os.pipe()
     program = (
-        "from disco.records import compiled, exact_sums; compiled._UNNOTICED = 0.0; import numpy as np; "
-        "exact_sums.exact_sum(np.ones(3)); print('ready', exact_sums.add_bits.is_ready())"
+        "from disco.records import compiled; compiled._UNNOTICED = compiled._PATIENCE = 0.0; import numpy as np; "
+        "from disco.records.exact_sums import add_bits, exact_sum; "
+        "exact_sum(np.ones(3)); print('ready', add_bits.is_ready())"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(

@@ -136,7 +136,7 @@ def _any_short(best: Array, own: Array) -> bool:
     return short > 0
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, patient=True)
 def _audit(
     cells: TableCells, choice: Array, prices: Array, budget_price: float, budget: float, start: int, stop: int,
     counts: Array, sums: Array,

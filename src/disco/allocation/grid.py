@@ -168,7 +168,7 @@ def grid_scale(largest: float, *, nodes: int) -> float:
     return math.ldexp(1.0, min(56 - nodes.bit_length() - math.frexp(largest)[1], 1000))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, patient=True)
 def to_grid(kept: Array, scale: float, keep_negative: bool, out: Array) -> None:
     """out[i, k] = round(kept[k, i] · scale); NEVER for -∞, and for a loss where no floor could ask for it."""
     for i in range(kept.shape[1]):

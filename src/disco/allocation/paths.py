@@ -25,6 +25,7 @@ the cheapest matter. `grid.Movers` keeps these.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,39 +39,59 @@ _FAR = 2**62
 _KEPT = (12, 32, 96)
 
 
-@njit(nogil=True, cache=True)
-def route(
-    worth: Array,
-    keys: Array,
-    group: Array,
-    leaf: Array,
-    parent: Array,
-    low: Array,
-    high: Array,
-    value_potential: Array,
-    hash_potential: Array,
-    choice: Array,
-) -> tuple[bool, int]:
-    """Choose a leaf for every customer so that (Σ worth, Σ hash) is lexicographically largest within the limits.
+class Network(NamedTuple):
+    """The graph, its limits, and where everybody is; the searches change all but the first seven."""
 
-    worth: (customers, depths) grid integers, NEVER = ineligible.
-    leaf: (groups, depths) node of each place.
-    parent, low, high: (nodes,) the tree, and the limits on how many customers may sit below each node.
-    value_potential, hash_potential: (nodes,) a start, replaced by the optimum's: the smallest optimal prices.
-    choice: (customers,), filled.
+    worth: Array  # (customers, depths) grid integers, NEVER = ineligible
+    keys: Array
+    group: Array  # (customers,)
+    leaf: Array  # (groups, depths) node of each place
+    parent: Array  # (nodes,)
+    low: Array  # (nodes,) limits on how many customers may sit below each node
+    high: Array
+    values: Array  # (nodes,) potentials: at first a start, at last the smallest optimal ones
+    hashes: Array
+    choice: Array  # (customers,)
+    flow: Array  # (nodes,) customers below each node, as many as its limits let through
+    excess: Array  # (nodes,) customers too many at a node; negative: so many are missing
+    first: Array  # (groups · (1 + depths),) the first customer at each place, "no code" before the depths
+    following: Array  # (customers,) the next one there, -1: none
+    previous: Array
+    movers: Movers
+    group_of: Array  # (nodes,) -1: no leaf
+    column_of: Array
 
-    Returns (feasible, augmentations).
-    """
+    @classmethod
+    def of(
+        cls, worth: Array, keys: Array, group: Array, tree: Tree, low: Array, high: Array, values: Array, hashes: Array
+    ) -> "Network":
+        (customers, columns), nodes, groups = worth.shape, tree.nodes, tree.leaf.shape[0]
+        places = groups * (columns + 1)
+        lists = places * (columns + 1)
+        room = _KEPT[0] if customers < 500 else _KEPT[1] if customers < 5000 else _KEPT[2]
+        movers = Movers(
+            np.empty((lists, room), np.int64), np.empty((lists, room, 2), np.int64), np.zeros(lists, np.int64),
+            np.ones(lists, np.int64), np.full((lists, 2), -_FAR),
+        )  # fmt: skip
+        group_of, column_of = np.full(nodes, -1), np.full(nodes, -1)
+        group_of[tree.leaf] = np.arange(groups)[:, None]
+        column_of[tree.leaf] = np.arange(columns)
+        return cls(
+            worth, keys, group, tree.leaf, tree.parent, low, high, values, hashes, np.empty(customers, np.int64),
+            np.zeros(nodes, np.int64), np.zeros(nodes, np.int64), np.full(places, -1), np.full(customers, -1),
+            np.full(customers, -1), movers, group_of, column_of,
+        )  # fmt: skip
+
+
+@njit(nogil=True, cache=True, patient=True)
+def _begin(network: Network) -> None:
+    """Everybody takes their best place at the potentials, and limits what flow their prices allow."""
+    worth, keys, group, leaf, parent = network.worth, network.keys, network.group, network.leaf, network.parent
+    low, high, value_potential, hash_potential = network.low, network.high, network.values, network.hashes
+    choice, flow, excess = network.choice, network.flow, network.excess
+    first, following, previous = network.first, network.following, network.previous
     customers, columns = worth.shape
-    groups = leaf.shape[0]
-    nodes = parent.size
-    places = columns + 1
-
-    # every customer takes their best place at the starting potentials
-    flow = np.zeros(nodes, np.int64)  # customers below each node, as many as its limits let through
-    first = np.full(groups * places, -1, np.int64)
-    following = np.full(customers, -1, np.int64)
-    previous = np.full(customers, -1, np.int64)
+    nodes, places = parent.size, columns + 1
     for i in range(customers - 1, -1, -1):
         g = group[i]
         best = -1
@@ -96,7 +117,6 @@ def route(
             flow[leaf[g, best]] += 1
 
     # limits take the flow their price allows; what does not fit is the imbalance to be routed
-    excess = np.zeros(nodes, np.int64)  # customers too many at a node; negative: so many are missing
     total = 0
     for node in range(nodes - 1, 0, -1):  # children have larger numbers than their parents
         price_value = value_potential[node] - value_potential[parent[node]]
@@ -115,28 +135,27 @@ def route(
             flow[parent[node]] += allowed
     excess[0] = -total
 
-    lists = groups * places * places
-    room = _KEPT[0] if customers < 500 else _KEPT[1] if customers < 5000 else _KEPT[2]
-    nearest = np.empty((lists, room), np.int64)
-    cost = np.empty((lists, room, 2), np.int64)
-    size = np.zeros(lists, np.int64)
-    may_be_others = np.ones(lists, np.int64)
-    unlisted_from = np.full((lists, 2), -_FAR)
-    movers = Movers(nearest, cost, size, may_be_others, unlisted_from)
-    group_of = np.full(nodes, -1, np.int64)
-    column_of = np.full(nodes, -1, np.int64)
-    for g in range(groups):
-        for k in range(columns):
-            group_of[leaf[g, k]] = g
-            column_of[leaf[g, k]] = k
 
+@njit(nogil=True, cache=True, patient=True)
+def _search(network: Network, steps: int) -> int:
+    """So many moves along shortest paths, or all that there are; the last search lowers the prices.
+
+    Returns 1 where there may be more, 0 at the end, and -1 where the limits contradict each other.
+    """
+    worth, keys, group, leaf, parent = network.worth, network.keys, network.group, network.leaf, network.parent
+    low, high, value_potential, hash_potential = network.low, network.high, network.values, network.hashes
+    choice, flow, excess = network.choice, network.flow, network.excess
+    first, following, previous, movers = network.first, network.following, network.previous, network.movers
+    group_of, column_of = network.group_of, network.column_of
+    cost, size, nearest, may_be_others = movers.cost, movers.size, movers.nearest, movers.may_be_others
+    groups, columns = leaf.shape
+    nodes, places = parent.size, columns + 1
     far_value = np.empty(nodes, np.int64)
     far_hash = np.empty(nodes, np.int64)
     done = np.empty(nodes, np.bool_)
     came_from = np.empty(nodes, np.int64)
     carried_by = np.empty(nodes, np.int64)  # the customer moved along the arc, -1: a limit's arc
-    rounds = 0
-    while True:
+    for _ in range(steps):
         # nothing is too much anywhere: the allocation is optimal, and what is left is to lower the prices
         final = True
         for node in range(nodes):
@@ -234,9 +253,9 @@ def route(
             for node in range(nodes - 1, -1, -1):
                 value_potential[node] -= value_potential[0]
                 hash_potential[node] -= hash_potential[0]
-            return True, rounds
+            return 0
         if target < 0:  # too much somewhere, and no way to any room: the limits contradict each other
-            return False, rounds
+            return -1
         # distances become part of the potentials, so that the arcs of this path cost nothing beyond them
         for node in range(nodes):
             if done[node]:
@@ -296,7 +315,7 @@ def route(
             else:
                 flow[node] -= amount
             node = u
-        rounds += 1
+    return 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,9 +375,13 @@ def route_from(
             values[1 : prices.size + 1] = np.rint(np.clip(prices, -most / scale, most / scale) * scale)
             if tree.leaf.shape[0] > 1 and prices.size == columns:
                 values[tree.leaf] = values[1 : columns + 1]
-    choice = np.empty(worth.shape[0], np.int64)
     groups = np.zeros(worth.shape[0], np.int64) if group is None else group
-    if not route(worth, keys, groups, tree.leaf, tree.parent, low, high, values, hashes, choice)[0]:
+    network = Network.of(worth, keys, groups, tree, low, high, values, hashes)
+    _begin(network)
+    while (end := _search(network, 64 if _search.is_patient() else _FAR)) == 1:  # a few at a time, while interpreted
+        pass
+    if end < 0:
         return None
+    choice = network.choice
     places = np.where(choice < 0, -1, groups * columns + choice)
     return Routed(choice, places, values / scale, values, hashes)

@@ -455,7 +455,7 @@ class RateRange(NamedTuple):
         return PriceBox(centre, width, (1.0 - part) * one.none_width + part * other.none_width).holds(prices)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, patient=True)
 def choice_sums(
     values: Array, costs: Array, choice: Array, start: int, value_scale: float, cost_scale: float
 ) -> tuple[int, int, float]:

@@ -38,7 +38,7 @@ from disco.records.identity import customer_keys, mix
 from disco.records.ports import Engine
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, patient=True)
 def sample_rows(customers: int, size: int, run: int) -> Array:
     """About `size` row numbers: one run of neighbours (they share a cache line) from each of size / run strata."""
     runs = size // run
@@ -106,7 +106,7 @@ def _less_costs(cells: TableCells, rate: float, rows: Array, out: Array) -> None
                     out[k, j] = -np.inf
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, patient=True)
 def _take(cells: TableCells, rate: float, rows: Array, out: Array, found: Array) -> None:
     values, eligible = cells.values, cells.eligible
     _read(values, rows, out)
@@ -615,7 +615,7 @@ class TableInMemory:
         return TableInMemory(problem, engine=self.engine, grid=self._grid(largest, magnitude))
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, patient=True)
 def _range_of(bits: Array, eligible: Array, start: int, stop: int, found: Array) -> None:
     """`value_range` of the customers start to stop, block by block."""
     for k in range(bits.shape[0]):

@@ -16,7 +16,7 @@ from disco.records.exact_sums import GRID
 _BLOCK = 64  # rows handled together, so that inner loops run on whole vectors
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def assemble(sums: Matrix, encoded: Matrix, weight: Vector) -> tuple[Matrix, Vector, float, float]:
     """Σ_a weight_a · (Σx̃x̃ᵀ) ⊗ (ããᵀ), Σ_a weight_a · (Σx̃y) ⊗ ã, Σy², n from Σzzᵀ per depth, z = (x̃, y).
 
@@ -44,7 +44,7 @@ def assemble(sums: Matrix, encoded: Matrix, weight: Vector) -> tuple[Matrix, Vec
     return gram, moment, square, rows
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def inverse_root(precision: Matrix) -> tuple[Matrix, float, float]:
     """R (lower triangular) with V⁻¹ = RᵀR, ln|V|, and the condition number of V after scaling to a unit diagonal.
 
@@ -99,7 +99,7 @@ def inverse_root(precision: Matrix) -> tuple[Matrix, float, float]:
     return root, log_determinant, norm * inverse_norm
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def solve(root: Matrix, moment: Vector) -> Vector:
     """V⁻¹B = Rᵀ(RB)."""
     answer = np.zeros(moment.size)
@@ -112,7 +112,7 @@ def solve(root: Matrix, moment: Vector) -> Vector:
     return answer
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def inverse(root: Matrix) -> Matrix:
     """V⁻¹ = RᵀR."""
     d = root.shape[0]
@@ -133,7 +133,7 @@ def product(left: Matrix, right: Matrix) -> Matrix:
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def shifted(mean: Vector, root: Matrix, normals: Vector, beta: float) -> Vector:
     """mean + β·Rᵀz: a draw from N(mean, β²V⁻¹) when z is standard normal."""
     out = mean.copy()
@@ -143,7 +143,7 @@ def shifted(mean: Vector, root: Matrix, normals: Vector, beta: float) -> Vector:
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", patient=True)
 def half(covariance: Matrix) -> Matrix:
     """Lower triangular L with LLᵀ = covariance; a direction without variance gives a column of zeros."""
     d = covariance.shape[0]
@@ -160,7 +160,7 @@ def half(covariance: Matrix) -> Matrix:
     return lower
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def predict_rows(
     context: Matrix, encoded: Matrix, which: Integers, mean: Vector, root: Matrix
 ) -> tuple[Vector, Vector]:
@@ -193,7 +193,7 @@ def predict_rows(
 # ---- the nearest non-decreasing curve --------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def pool_adjacent(values: Vector, weights: Vector) -> Vector:
     """The non-decreasing sequence nearest to `values` in weighted least squares (pool adjacent violators).
 
@@ -222,7 +222,7 @@ def pool_adjacent(values: Vector, weights: Vector) -> Vector:
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", patient=True)
 def make_monotone(prices: Matrix, order: Integers) -> None:
     """Project every customer's curve of ln(price) in place; prices (depths, customers), `order` sorts the depths."""
     depths, customers = prices.shape

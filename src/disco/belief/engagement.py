@@ -446,7 +446,7 @@ def _rising(draws: Matrix, weights: Vector) -> Matrix:
 # ---- kernels ---------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", patient=True)
 def serve_rates(score: Vector, edges: Vector, base: Matrix, slope: Matrix, order: Integers, out: Matrix) -> None:
     """expit(base + slope·h) per depth into out (depths, customers), non-decreasing along `order`.
 
@@ -494,7 +494,8 @@ def make_rising(size: int, order: Integers, rates: Matrix, floor: Matrix) -> Non
     deep nor shallow depths, as a running maximum would, and needs no branch per customer, as pooling does.
     """
     count = order.size
-    floor[0, :] = rates[order[0], :]
+    for b in range(size):
+        floor[0, b] = rates[order[0], b]
     for k in range(1, count):
         a = order[k]
         for b in range(size):
@@ -509,7 +510,7 @@ def make_rising(size: int, order: Integers, rates: Matrix, floor: Matrix) -> Non
             rates[a, b] = 0.5 * (rates[a, b] + floor[k, b])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", patient=True)
 def draw_rates(score: Vector, place: Integers, keys: Keys, stream: np.uint64, law: EngagementLaw, out: Matrix) -> None:
     """Rates of every customer into out (K, customers), joint over depths.
 

@@ -361,7 +361,7 @@ class _Solved:
     evidence: Vector  # (points,) up to a constant
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", patient=True)
 def solve_line(
     x: Vector, sent: Vector, used: Vector, rough: Vector, start: float, variance: float
 ) -> tuple[Matrix, Matrix, Vector]:

@@ -362,7 +362,7 @@ def _slot(table: Integers, seen: Vector, depth: float, bits: np.uint64) -> np.in
     return at
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def _tally(context: Matrix, depth: Vector, full_price: Vector, room: _Room) -> tuple[int, int, int, int]:
     """Sums per distinct depth into `room`, in order of first appearance: (problem, row, column, distinct depths)."""
     table, seen, waiting, count, high, low, paid, log_units = room
@@ -623,7 +623,7 @@ def _counted(depth: Vector, redeemed: Flags, place: Integers, columns: int) -> t
     return seen, np.bincount(cell, minlength=size), np.bincount(cell[redeemed], minlength=size)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def _count_codes(
     depth: Vector, redeemed: Flags, place: Integers, columns: int, table: Integers, seen: Vector, cells: Integers
 ) -> int:

@@ -226,7 +226,7 @@ def _serve(a: int, size: int, start: int, encoded: Matrix, c: Matrix, line: Vect
         out[a, start + b] = line[b]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def serve_means(context: Matrix, mean: Matrix, encoded: Matrix, shift: float, out: Matrix) -> None:
     """exp(mean + shift): the posterior mean's curve; also one shared θ when `mean` is a draw of Θ."""
     p, q = mean.shape
@@ -241,7 +241,7 @@ def serve_means(context: Matrix, mean: Matrix, encoded: Matrix, shift: float, ou
             _serve(a, size, start, encoded, c, line, out)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True, work=25e-6)
 def serve_draws(
     context: Matrix, keys: Keys, stream: np.uint64, law: CurveLaw, encoded: Matrix, beta: float, out: Matrix
 ) -> None:
@@ -268,7 +268,7 @@ def serve_draws(
             _serve(a, size, start, encoded, c, line, out)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True, work=25e-6)
 def serve_bounds(context: Matrix, law: CurveLaw, encoded: Matrix, beta: float, out: Matrix) -> None:
     """exp(ãᵀΘ̂ᵀx̃ + β√(ãᵀCã)): an upper confidence bound per customer and depth."""
     mean, quadratic = law.mean, law.quadratic

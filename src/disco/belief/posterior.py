@@ -347,7 +347,7 @@ def money_root(model: BasketModel, posterior: Posterior) -> Matrix:
     return np.ascontiguousarray(algebra.half(inverse @ gram @ inverse).T)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def residuals(
     sums: Matrix, encoded: Matrix, which: Integers, weight: Vector, mean: Vector, inverse: Matrix
 ) -> tuple[Vector, Vector]:
@@ -384,7 +384,7 @@ def residuals(
     return rows, misfit
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", patient=True)
 def shrunk(rows: Vector, misfit: Vector, taus: Vector) -> tuple[Matrix, Matrix, Vector, Vector, float, float]:
     """(τ, D) σ_a² and degrees of freedom, (τ,) probabilities, (D,) the mean σ_a², the common σ² and its rows.
 
@@ -416,7 +416,9 @@ def shrunk(rows: Vector, misfit: Vector, taus: Vector) -> tuple[Matrix, Matrix, 
                 fit[t] += 0.5 * logarithm(w)
         if weights > 0.0:
             fit[t] -= 0.5 * (logarithm(weights) + misfits)
-    best = fit.max()
+    best = fit[0]
+    for t in range(tried):
+        best = max(best, fit[t])
     probability = np.empty(tried)
     norm = 0.0
     for t in range(tried):

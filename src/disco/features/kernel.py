@@ -201,7 +201,9 @@ def context_rows(
     per input. Where the feature number `history` (−1: none) is 0 or missing, the customer has bought nothing in the
     year and gets the population's context, zeros. Returns whether a value is infinite, which the caller refuses.
     """
-    infinite, widest = False, sizes.max()
+    infinite, widest = False, 0
+    for size in sizes:
+        widest = max(widest, size)
     block = np.zeros((sizes[0], LANES))
     inputs, sums = np.zeros((widest, LANES)), np.zeros((widest, LANES))
     work = _work()

@@ -110,7 +110,8 @@ def write_codes(
     compress(outer, block, schedule, constants)
     at = 0
     for row in range(offsets.size - 1):
-        state[:] = inner
+        for word in range(8):
+            state[word] = inner[word]
         length = beginning.size + offsets[row + 1] - offsets[row]
         blocks = (length + 9 + 63) // 64  # a 1 bit and the length follow the message
         for number in range(blocks):
@@ -132,7 +133,8 @@ def write_codes(
         for place in range(33, 64):
             block[place] = 0
         _end(block, 64 + 32)
-        state[:] = outer
+        for word in range(8):
+            state[word] = outer[word]
         compress(state, block, schedule, constants)
         for letter in range(16):
             if letter and letter % 4 == 0:

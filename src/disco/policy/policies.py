@@ -402,7 +402,7 @@ def _population(offer: FullPrices) -> tuple[Vector, Matrix]:
     return product(offer.encoded, centre.T)[:, 0], product(offer.encoded, half(between))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def _draw(keys: Keys, stream: np.uint64, level: Vector, loading: Matrix, noise_sd: float, out: Matrix) -> None:
     depths, q = loading.shape
     count = q + depths
@@ -422,7 +422,7 @@ def _draw(keys: Keys, stream: np.uint64, level: Vector, loading: Matrix, noise_s
                 out[a, start + b] = line[b]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def _mixed(words: Keys) -> Keys:
     """`mix` over an array of words."""
     out = np.empty_like(words)

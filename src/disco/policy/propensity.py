@@ -143,14 +143,14 @@ def propensities(
     return Propensities(counts=counts, draws=draws, method="prices", resolves=price_resolves)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def _count(choice: Integers, counts: Integers) -> None:
     last = counts.shape[1] - 1
     for row in range(choice.size):
         counts[row, choice[row] if choice[row] >= 0 else last] += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def _count_best(values: Floats, prices: Vector, counts: Integers) -> None:
     """values (K, n): count each customer's best depth at these prices, or none where no depth is worth its price."""
     for row in range(values.shape[1]):

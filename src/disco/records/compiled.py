@@ -2,8 +2,10 @@
 
 Importing Numba takes longer than a short command takes to answer. So `njit` keeps the function and its options, and the
 first call compiles it or loads what an earlier process has compiled. A question about one customer or one model need
-not wait even for that: under `without_compiler` small arrays are computed by the interpreter. The bits are the same,
-because the functions that may run so use exactly rounded operations in a fixed order (`belief/elementary.py`).
+not wait even for that: under `without_compiler` small arrays are computed by the interpreter. And in an environment
+where nothing was compiled yet, a `patient` kernel is interpreted until that has taken about as long as compiling it.
+The bits are the same, because the functions that may run so use exactly rounded operations in a fixed order, and name
+the types of what they read (`belief/elementary.py`).
 """
 
 import sys
@@ -23,6 +25,10 @@ Returned = TypeVar("Returned")
 
 #: Elements in the arguments of a call. With more, the interpreter would be slower than importing the compiler.
 MOST_INTERPRETED = 20_000
+# Seconds for which a process interprets a patient kernel; most take .1 to 2 s to compile.
+_PATIENCE = 0.7
+# Seconds per element of the arguments that the interpreter is taken to need, unless the kernel says otherwise.
+_WORK = 5e-6
 _interpreting: ContextVar[bool] = ContextVar("interpreting", default=False)
 _building = RLock()  # an engine's threads may make the first call at the same time
 
@@ -32,8 +38,7 @@ def without_compiler() -> Iterator[None]:
     """Within it, kernels on small arrays are interpreted unless Numba is loaded already: for a few rows only."""
     before = _interpreting.set(True)
     try:
-        with np.errstate(over="ignore"):  # 64-bit words wrap around, as compiled ones do
-            yield
+        yield
     finally:
         _interpreting.reset(before)
 
@@ -77,19 +82,42 @@ class Kernel(Generic[Parameters, Returned]):
     __wrapped__: Callable[Parameters, Returned]
 
     def __init__(
-        self, function: Callable[Parameters, Returned], signature: str | None, options: dict[str, Any]
+        self,
+        function: Callable[Parameters, Returned],
+        signature: str | None,
+        options: dict[str, Any],
+        *,
+        patient: bool,
+        work: float,
     ) -> None:
         update_wrapper(self, function)
         self._signature, self._options = signature, options
+        self._patience, self._work = _PATIENCE if patient else 0.0, work  # seconds that are left, and per element
         self._compiled: Callable[..., Returned] | None = None
+        self._plain: Callable[..., Returned] | None = None
         self._left_by_earlier: bool | None = None  # None: not looked for yet
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         if self._compiled is not None:
             return self._compiled(*args, **kwargs)
         if _interpreting.get() and "numba" not in sys.modules and _elements(args) <= MOST_INTERPRETED:
-            return self.__wrapped__(*args, **kwargs)
+            return self._interpreted(*args, **kwargs)
+        if self._patience > 0.0 and self._patience > self._work * _elements(args) and self.is_patient():
+            return self._interpreted(*args, **kwargs)
         return self.compiled()(*args, **kwargs)
+
+    def _interpreted(self, *args: Any, **kwargs: Any) -> Returned:
+        start = time.thread_time()
+        with np.errstate(all="ignore"):  # 64-bit words wrap around, as compiled ones do
+            result = self.plain()(*args, **kwargs)
+        self._patience -= time.thread_time() - start
+        return result
+
+    def plain(self) -> Callable[..., Returned]:
+        """The function for the interpreter, in which the kernels it calls are plain functions as well."""
+        if self._plain is None:
+            self._plain = _with_names(self.__wrapped__, lambda kernel: kernel.plain())
+        return self._plain
 
     def compiled(self) -> Callable[..., Returned]:
         """Numba's form of the function, in which the kernels it calls are Numba's as well."""
@@ -100,8 +128,12 @@ class Kernel(Generic[Parameters, Returned]):
                 _watch_compiler()
                 options = {**_LEAN, **self._options}
                 decorate = numba.njit(**options) if self._signature is None else numba.njit(self._signature, **options)
-                self._compiled = decorate(_with_compiled_names(self.__wrapped__))
+                self._compiled = decorate(_with_names(self.__wrapped__, lambda kernel: kernel.compiled()))
             return self._compiled
+
+    def is_patient(self) -> bool:
+        """Whether a call may still be interpreted, so that it had better be short."""
+        return self._patience > 0.0 and not self.is_ready()
 
     def is_ready(self) -> bool:
         """Whether a call compiles nothing: this process has called it, or an earlier one has left its compiled form.
@@ -124,9 +156,14 @@ class Kernel(Generic[Parameters, Returned]):
 
 
 def njit(
-    signature: str | None = None, **options: Any
+    signature: str | None = None, *, patient: bool = False, work: float = _WORK, **options: Any
 ) -> Callable[[Callable[Parameters, Returned]], Kernel[Parameters, Returned]]:
     """As `numba.njit`, at the first call. A signature is text: the types of Numba are not there to be named.
+
+    patient: small first calls are interpreted where nothing was compiled yet. All that it calls must give the same bits
+        in the interpreter: no transcendental functions of NumPy, no arithmetic of single precision, no literals that
+        only a compiler makes floats.
+    work: seconds per element of its arguments that the interpreter needs, or more.
 
     >>> @njit(error_model="numpy")
     ... def total(values):
@@ -137,7 +174,7 @@ def njit(
     >>> total(np.array([1.0, 2.5]))
     3.5
     """
-    return lambda function: Kernel(function, signature, options)
+    return lambda function: Kernel(function, signature, options, patient=patient, work=work)
 
 
 def inner_kernel(
@@ -148,10 +185,10 @@ def inner_kernel(
     return njit(signature, **{"no_cpython_wrapper": True, "_nrt": False, **options})
 
 
-def _with_compiled_names(function: Any) -> Any:
-    """The function with Numba's form of each kernel among its globals; where there is none, the function itself."""
+def _with_names(function: Any, form: Callable[[Kernel[Any, Any]], Any]) -> Any:
+    """The function with a form of each kernel among its globals; where there is none, the function itself."""
     names = {name: function.__globals__.get(name) for name in function.__code__.co_names}
-    kernels = {name: value.compiled() for name, value in names.items() if isinstance(value, Kernel)}
+    kernels = {name: form(value) for name, value in names.items() if isinstance(value, Kernel)}
     if not kernels:
         return function
     copy = FunctionType(
@@ -165,4 +202,8 @@ def _with_compiled_names(function: Any) -> Any:
 
 
 def _elements(args: tuple[Any, ...]) -> int:
-    return sum(arg.size for arg in args if isinstance(arg, np.ndarray))
+    """Of all arrays, also of those in tuples."""
+    sizes = (
+        _elements(arg) if isinstance(arg, tuple) else arg.size for arg in args if isinstance(arg, tuple | np.ndarray)
+    )
+    return sum(sizes)

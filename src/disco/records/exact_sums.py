@@ -30,7 +30,7 @@ _LOW = 26  # bits of a mantissa that are summed apart from the others, so that 2
 EXPONENTS = 2048  # of float64; the last is that of what is no finite number
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, patient=True)
 def add_bits(bits: Array, sums: Array) -> None:
     """Add the mantissas of floats to the sums of their exponents, in two parts.
 

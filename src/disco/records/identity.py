@@ -217,7 +217,7 @@ def mix(word: np.uint64) -> np.uint64:
     return word ^ (word >> np.uint64(31))
 
 
-@njit(f"void({_READ_INTEGERS}, {_KEYS})", nogil=True, cache=True)
+@njit(f"void({_READ_INTEGERS}, {_KEYS})", nogil=True, cache=True, patient=True)
 def keys_of_integers(ids: Integers, out: Keys) -> None:
     digits = np.empty(20, np.uint8)
     for row in range(ids.size):
@@ -239,7 +239,7 @@ def keys_of_integers(ids: Integers, out: Keys) -> None:
         out[row] = mix(key)
 
 
-@njit(f"void({_READ_INTEGERS}, {_READ_BYTES}, {_KEYS})", nogil=True, cache=True)
+@njit(f"void({_READ_INTEGERS}, {_READ_BYTES}, {_KEYS})", nogil=True, cache=True, patient=True)
 def keys_of_texts(offsets: Integers, text: "np.ndarray[tuple[int], np.dtype[np.uint8]]", out: Keys) -> None:
     for row in range(out.size):
         key = _FNV_OFFSET
@@ -248,7 +248,7 @@ def keys_of_texts(offsets: Integers, text: "np.ndarray[tuple[int], np.dtype[np.u
         out[row] = mix(key)
 
 
-@njit(f"void({_READ_KEYS}, uint64, float64[::1])", nogil=True, cache=True)
+@njit(f"void({_READ_KEYS}, uint64, float64[::1])", nogil=True, cache=True, patient=True)
 def uniforms_of(keys: Keys, stream: np.uint64, out: Vector) -> None:
     for row in range(keys.size):
         out[row] = (mix(mix(keys[row] ^ stream)) >> np.uint64(11)) * 2.0**-53

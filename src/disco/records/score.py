@@ -166,7 +166,7 @@ class EngagementHead:
         return hash((self.weights.tobytes(), self.bins))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def score_rows(context: Matrix, weights: Vector, out: Vector) -> None:
     """w₀ + Σ wᵢ·xᵢ in this order, x on the grid, the sum rounded to it; NaN for a row of zeros."""
     for row in range(context.shape[0]):
@@ -179,7 +179,7 @@ def score_rows(context: Matrix, weights: Vector, out: Vector) -> None:
         out[row] = np.rint(total * GRID) * (1.0 / GRID) if known else np.nan
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, patient=True)
 def score_places(score: Vector, edges: Vector, out: Integers) -> None:
     """How many edges are at most the score; NaN has the place after the last bin.
 
