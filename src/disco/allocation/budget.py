@@ -30,7 +30,7 @@ import numpy as np
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, largest_of
-from disco.allocation.rate_range import FIRST_SAMPLED, BudgetTable, Ends, contested_part
+from disco.allocation.rate_range import FIRST_SAMPLED, BudgetTable, Ends, become_nothing, contested_part
 from disco.allocation.small import Relaxed, search_to_the_end
 from disco.allocation.solve import SPREADS, solve
 from disco.allocation.table import Pass, TableInChunks, affordable
@@ -176,14 +176,17 @@ def _among_contested(table: BudgetTable) -> BudgetSolution | None:
 
     Each pass leaves a smaller table, of which a sharper sample can be taken, until the others are few enough. If then
     a solve among them finds prices outside of a box, somebody may have been settled wrongly: the result stands
-    only where its own prices bound the whole table closely, and otherwise wider boxes are tried.
+    only where its own prices bound the whole table closely, and otherwise wider boxes are tried: first of prices that
+    become 0 within the range, then of all.
     """
-    for spread in SPREADS:
-        looked_at = table
-        ends: Ends | None = None
+    ends: Ends | None = None
+    for spread, to_nothing in ((SPREADS[0], False), (SPREADS[0], True), (SPREADS[1], False)):
+        if to_nothing and (ends is None or not become_nothing(*ends).any()):
+            continue
+        looked_at, ends = table, None
         here: Lagrangian | None = None
         while looked_at.customers > CONTESTED_AT_ONCE:
-            part = contested_part(looked_at, within=ends, spread=spread)
+            part = contested_part(looked_at, within=ends, spread=spread, to_nothing=to_nothing)
             if part is None:
                 break
             here, ends = part
@@ -451,8 +454,9 @@ def _fill(lagrangian: Lagrangian, over_budget: Priced, within_budget: Priced) ->
     )
     taken = np.zeros(count, np.int64)
     left = (grid.budget - within_budget.spent) / grid.cost_scale
+    order = np.argsort(-np.divide(gain, cost, out=np.full(count, -np.inf), where=cost > 0.0), kind="stable")
     for reserve in (0.0, 1e-12, 1e-9):  # sums of floats may exceed the budget in the last bits: then keep a little back
-        fill_budget(gain, cost, left - reserve * grid.money, taken)
+        fill_budget(gain, cost, order, left - reserve * grid.money, taken)
         choice = before.copy()
         apply = taken[cycle_of] == 1
         choice[moved[apply]] = after[moved[apply]]
@@ -472,7 +476,7 @@ def _added_up(cells: Array, before: Array, after: Array, moved: Array, cycle_of:
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, patient=True)
 def split_into_cycles(origin: Array, target: Array, parent: Array, cycle_of: Array) -> int:
     """Fill cycle_of (edges,) for customers moving origin[e] → target[e] (nodes); returns the number of cycles.
 
@@ -494,8 +498,9 @@ def split_into_cycles(origin: Array, target: Array, parent: Array, cycle_of: Arr
         surplus[parent[node]] += surplus[node]
     tail = np.empty(moves + extra, np.int64)
     head = np.empty(moves + extra, np.int64)
-    tail[:moves] = origin
-    head[:moves] = target
+    for e in range(moves):
+        tail[e] = origin[e]
+        head[e] = target[e]
     at = moves
     for node in range(nodes - 1, 0, -1):
         for _ in range(abs(upward[node])):
@@ -539,23 +544,22 @@ def split_into_cycles(origin: Array, target: Array, parent: Array, cycle_of: Arr
     return cycles
 
 
-@njit(nogil=True, cache=True)
-def fill_budget(gain: Array, cost: Array, budget: float, taken: Array) -> None:
+@njit(nogil=True, cache=True, patient=True, work=5e-5)
+def fill_budget(gain: Array, cost: Array, order: Array, budget: float, taken: Array) -> None:
     """Choose cycles with Σ cost ≤ budget and Σ gain as high as greed and swaps of one for one can make it.
 
     Cycles that gain and cost nothing, or give money back, come first, then those with the largest gain per cost. Where
     the next one no longer fits, smaller ones fill what is left, and swaps near that point improve it.
+
+    order: the cycles, those with the largest gain per cost first.
     """
     count = gain.size
     left = budget
-    ratio = np.empty(count)
     for c in range(count):
         taken[c] = 0
         if cost[c] <= 0.0 and gain[c] >= 0.0:
             taken[c] = 1
             left -= cost[c]
-        ratio[c] = gain[c] / cost[c] if cost[c] > 0.0 else -np.inf
-    order = np.argsort(-ratio, kind="mergesort")
     stopped = -1
     for at in range(count):
         c = order[at]

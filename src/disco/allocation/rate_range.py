@@ -377,11 +377,18 @@ def _end(sample: RateSample, seen: list[Point], *, sign: float) -> Point | None:
     return outermost()
 
 
-def range_of(points: list[Point]) -> RateRange:
+def become_nothing(one: Point, other: Point) -> Array:
+    """(groups, depths) whose price is 0 at one of two points alone."""
+    return (one.prices == 0.0) != (other.prices == 0.0)
+
+
+def range_of(points: list[Point], *, to_nothing: bool = False) -> RateRange:
     """Boxes at both ends, wider by what the prices in between deviate from a straight line.
 
     Between the ends, boxes are drawn on straight lines (`RateRange.holds`), while prices bend where depths trade
     places. The points in between show by how much; a fifth is added for what lies between them.
+
+    to_nothing: a price of 0 at one end alone may be anything from 0 to the line: it becomes 0 somewhere in between.
     """
     first, last = points[0], points[-1]
     bend = np.zeros(first.prices.shape)
@@ -389,8 +396,13 @@ def range_of(points: list[Point]) -> RateRange:
         part = (one.rate - first.rate) / (last.rate - first.rate)
         straight = (1.0 - part) * first.prices + part * last.prices
         bend = np.maximum(bend, np.abs(one.prices - straight))
-    boxes = [PriceBox(one.box.centre, one.box.width + 1.2 * bend, one.box.none_width) for one in (first, last)]
-    return RateRange((first.rate, last.rate), (boxes[0], boxes[1]))
+    ends = to_nothing & become_nothing(first, last)
+
+    def box(one: Point) -> PriceBox:
+        more = 1.2 * bend + np.where(ends, np.minimum(np.abs(one.prices), one.box.width.max()), 0.0)
+        return PriceBox(one.box.centre, one.box.width + more, one.box.none_width)
+
+    return RateRange((first.rate, last.rate), (box(first), box(last)))
 
 
 def _wanted(rows: Rows, part: slice, prices: Array, *, rate: float) -> Array:
@@ -517,11 +529,13 @@ class Contested(NamedTuple):
     ends: Ends  # of the range
 
 
-def contested_part(table: BudgetTable, *, within: Ends | None, spread: float) -> Contested | None:
+def contested_part(
+    table: BudgetTable, *, within: Ends | None, spread: float, to_nothing: bool = False
+) -> Contested | None:
     """The customers whom the budget concerns; None: the sample tells too little, or too many would stay open.
 
     within: the ends of a range found before, on a larger table.
-    spread: half-widths of the boxes in standard errors.
+    spread: half-widths of the boxes in standard errors. to_nothing: as in `range_of`.
     """
     if table.grid.budget <= 0:
         return None
@@ -535,7 +549,7 @@ def contested_part(table: BudgetTable, *, within: Ends | None, spread: float) ->
     points = find_ends(sample, within=within)
     if points is None:
         return None
-    range_, margin = range_of(points), SAMPLE_MARGIN * sample.magnitude
+    range_, margin = range_of(points, to_nothing=to_nothing), SAMPLE_MARGIN * sample.magnitude
     open_share = sample.open_share(range_, margin)
     if open_share > TOO_MANY:
         return None
