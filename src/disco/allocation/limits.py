@@ -67,11 +67,11 @@ class Limits:
 
         Who they are, and so their segments, is said where they become a problem (`AllocationProblem.of`).
         """
-        caps, floors = _scaled(self.caps, self.floors, share)
+        caps, floors = scaled(self.caps, self.floors, share)
         budget = None if self.budget is None else self.budget * share
         if self.segment_caps is None or self.segment_floors is None:
             return Limits(caps, floors, budget=budget)
-        segment_caps, segment_floors = _scaled(self.segment_caps, self.segment_floors, share)
+        segment_caps, segment_floors = scaled(self.segment_caps, self.segment_floors, share)
         return Limits(caps, floors, segment_caps, segment_floors, None, self.segment_labels, budget)
 
     def left_by(self, counts: Integers, *, budget: float | None) -> Limits:
@@ -112,7 +112,7 @@ def _lowered(caps: Integers, floors: Integers, counts: Integers) -> tuple[Intege
     return np.where(caps >= UNLIMITED, caps, caps - counts), np.maximum(floors - counts, 0)
 
 
-def _scaled(caps: Integers, floors: Integers, share: float) -> tuple[Integers, Integers]:
+def scaled(caps: Integers, floors: Integers, share: float) -> tuple[Integers, Integers]:
     high = np.where(caps >= UNLIMITED, UNLIMITED, np.maximum(np.rint(caps * share), caps > 0)).astype(np.int64)
     return high, np.minimum(np.floor(floors * share), high).astype(np.int64)
 

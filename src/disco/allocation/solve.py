@@ -7,10 +7,11 @@ depth. 3. They are a smaller table, solved in the same way: from a sample as lon
 them, and the last few by exact shortest paths (`paths`). 4. If the final prices lie in the box, every settled customer
 is right and the whole is optimal. If not, the next guess begins at the prices that were found, with a wider box.
 
-Where values come again and again, counts do not move smoothly with prices and boxes leave too many open. Then the
-prices are those of shortest paths on a sample, exact on the grid, and only the prices of tie hashes and the level of
-all prices have a width (`rules.OnGrid`). Where that does not hold either, shortest paths take on everybody: always
-exact, whatever the values.
+Newton needs counts that move smoothly with prices. Where floors bind, or caps nearly add up to the customers, they do
+not everywhere, and the guess comes from shortest paths on samples of growing size (`_guess_of_paths`). Where values
+come again and again, boxes leave too many open as well. Then such prices are taken as exact on the grid, and only the
+prices of tie hashes and the level of all prices have a width (`rules.OnGrid`). Where that does not hold either,
+shortest paths take on everybody: always exact, whatever the values.
 
 Why the result is optimal
 -------------------------
@@ -37,10 +38,10 @@ Then some settled customer might prefer another place, and nothing has been prov
 whole pass is thrown away. Newton begins again, at the prices that were found and on a sample without neighbours, and
 the box around its result is four times as wide. The same happens where a pass settles more customers at a place than
 its cap allows, for then no prices of the box can be right; no others were found, so that Newton begins at the sample's.
-If the second box fails as well (values tie, or the sample was unlike the table), the rule of ties is tried, whose
-prices come from exact paths on samples. The last resort is shortest paths over everybody, which need no box; a table in
-chunks is brought here for them, or refused where it is too large. So a bad guess costs another pass, and never a
-decision.
+The third box has the prices of shortest paths on samples, as every box has where Newton finds none. If it fails as well
+(values tie, or the samples were unlike the table), the rule of ties is tried. The last resort is shortest paths over
+everybody, which need no box; a table in chunks is brought here for them, or refused where it is too large. So a bad
+guess costs another pass, and never a decision.
 
 What calls what: `solve` and `solve_table` are the doors, for tables in memory and in chunks. `_by_boxes` is one round
 of steps 1 to 4, `_guess` is step 1, and `_among` solves whom a pass left open, by `_by_boxes` again or by `_paths`.
@@ -59,7 +60,7 @@ import numpy as np
 
 from disco.allocation.dual import Guess, Precision, descend, guess_prices, tied, tolerated_miss
 from disco.allocation.grid import NEVER, grid_scale, to_grid
-from disco.allocation.limits import Tree, tree_of
+from disco.allocation.limits import Tree, scaled, tree_of
 from disco.allocation.paths import Assignment, Routed, route_from
 from disco.allocation.problem import AllocationProblem, Rows, TableCells
 from disco.allocation.rules import GridBox, InBox, OnGrid, PriceBox, PriceGaps
@@ -103,19 +104,19 @@ SPREADS = (3.5, 9.0)
 _HASH_SPREAD = 3.0
 # Passes of tied values, each around the prices that the one before has found; the last is for values that tie less.
 _TIED_PASSES = 3
-# Customers in samples whose exact places show the prices of tied values, each begun at the prices of the one before.
-# The largest takes 15 ms of 250 and halves the customers who stay open.
-_TIED_SAMPLES = (1_024, 4_096, 16_384, 65_536)
+# Customers in samples that shortest paths solve, each begun at the prices of the one before. The largest takes 10 ms of
+# 50 to 200 and halves the customers who stay open.
+_SAMPLED_FOR_PATHS = (1_024, 4_096, 16_384, 65_536)
 # The range of a tie hash.
 _HASH_RANGE = 2.0**49
 
 
 class _PathsBeforeCompiling:
-    """Small tables in an environment where nothing was compiled yet: shortest paths alone, for a while.
+    """Tables in an environment where nothing was compiled yet: shortest paths alone, for a while.
 
-    Newton and its screen take 8 s to compile and save 0.7 to 1.7 ms of 5,000 customers. So the first tables go the
-    way that needs the fewest kernels, until so many customers have that the time lost is a good part of that. Both ways
-    give the same places and prices.
+    Newton and its screen take 8 s to compile and save 0.4 ms of 5,000 customers, or 6 of 50,000. So the first tables go
+    the way that needs the fewest kernels, until so many customers have that the time lost is a good part of that; one
+    table is at most a hundredth of them. Both ways give the same places and prices.
     """
 
     def __init__(self, customers: int) -> None:
@@ -123,13 +124,13 @@ class _PathsBeforeCompiling:
 
     def serve(self, customers: int) -> bool:
         """Whether a table of so many customers goes that way; it is counted."""
-        if self.left <= 0 or descend.is_ready():
+        if customers > self.left // 100 or descend.is_ready():
             return False
         self.left -= customers
         return True
 
 
-# Customers in all: 1.4 to 3.4 s, at 5,000 of 4 to 8 depths.
+# Customers in all: 1 to 2.5 s, of 4 to 8 depths.
 _PATHS_BEFORE_COMPILING = _PathsBeforeCompiling(10_000_000)
 
 
@@ -158,7 +159,7 @@ def _solve(
     customers, few, ties = problem.customers, 0, True
     if tree.leaf.shape[0] > 1:
         few = _FEW_KNOWN_IN_SEGMENTS if warm is not None and warm.size == tree.nodes - 1 else _FEW_IN_SEGMENTS
-    elif customers <= _ALL_AT_ONCE and _PATHS_BEFORE_COMPILING.serve(customers):
+    elif _PATHS_BEFORE_COMPILING.serve(customers):
         few, ties = customers, False
     if customers > few:
         table = TableInMemory(problem, rate, engine)
@@ -184,11 +185,16 @@ def solve_on_grid(
     """
     prices = None if warm is None else warm[: problem.columns]
     table, of_sample = TableInMemory(problem, rate, engine), None
-    if ties and problem.customers > 4 * _TIED_SAMPLES[0]:  # of fewer, a sample would be as large as the table
+    if ties and problem.customers > 4 * _SAMPLED_FOR_PATHS[0]:  # of fewer, a sample would be as large as the table
         table = table.keyed()
         placed, of_sample = _by_ties(table, tree, prices, rate=rate)
         if placed is not None:
             return Assignment(placed.choice, placed.potentials, tree)
+    elif not ties and prices is None and not problem.limits.has_floors:  # with floors, prices may depend on the start
+        # a tenth of the moves, as they begin at the prices of every eighth customer
+        sizes = [problem.customers // 64, problem.customers // 8]
+        solved = _of_samples(table, tree, tree.low, tree.high, sizes, None)
+        of_sample = solved[-1][1] if solved else None
     customers, grid = _all_on_grid(table, tree)
     routed = _paths(customers, tree, tree.low, tree.high, grid, prices, of_sample)
     if routed is None:
@@ -219,7 +225,7 @@ def _by_boxes(
 ) -> Placed | None:  # fmt: skip
     """By sample, box, pass, and the same again on whom the pass leaves open; None: boxes do not settle this table.
 
-    Two boxes are tried. A round is done where the final prices are in the box. Where they are not, or the settled
+    Three boxes are tried. A round is done where the final prices are in the box. Where they are not, or the settled
     customers break a cap, the next box is tried, which is wider. All other ends are None, whatever the cause: the
     caller tries another way, and the last way decides whether limits contradict each other. The causes are
 
@@ -227,7 +233,7 @@ def _by_boxes(
     - Newton finds no prices (`dual.guess_prices` lists why), or the box leaves most of the sample open;
     - the pass leaves too many open to be kept;
     - the open customers cannot meet what is left of the limits, which a wrong box may cause as well;
-    - neither box holds.
+    - no box holds.
 
     low, high: (nodes,) what is left of the limits.
     potentials: (nodes - 1,) to begin with, prices summed up to each node without the root; None: from nowhere.
@@ -240,10 +246,10 @@ def _by_boxes(
         return None if here is None else _by_boxes(here, tree, low, high, potentials, sample_is_all=True)
     if table.sizes[0] == 0:
         return None
-    for again, spread in enumerate(SPREADS):
+    for again, spread in enumerate(SPREADS if sample_is_all else (*SPREADS, SPREADS[-1])):
         guess = _guess(
             table, tree, low, high, potentials, spread=spread, rate=rate, sample_is_all=sample_is_all,
-            scattered=again > 0,
+            newton=again < len(SPREADS), scattered=again > 0,
         )  # fmt: skip
         if guess is None:
             return None
@@ -288,8 +294,11 @@ def _among(
     most = _PATHS_ALONE if tree.leaf.shape[0] == 1 else _FEW_KNOWN_IN_SEGMENTS
     if found is None and (box_was_tried or table.customers <= most):
         assert table.grid is not None
-        open_ones = _on_grid(table, tree, table.grid)
-        found = _paths(open_ones, tree, low, high, table.grid, potentials)
+        open_ones, start = _on_grid(table, tree, table.grid), None
+        if table.customers > 4 * _SAMPLED_FOR_PATHS[0]:  # their hashes have prices, too
+            solved = _of_samples(table, tree, low, high, _sizes_of_samples(table), potentials)
+            start = solved[-1][1] if solved else None
+        found = _paths(open_ones, tree, low, high, table.grid, potentials, start)
     return found
 
 
@@ -303,18 +312,20 @@ class _BoxGuess(NamedTuple):
 
 def _guess(
     table: ValueTable, tree: Tree, low: Array, high: Array, potentials: Array | None, *, spread: float, rate: float,
-    sample_is_all: bool, scattered: bool,
+    sample_is_all: bool, newton: bool, scattered: bool,
 ) -> _BoxGuess | None:  # fmt: skip
-    """From a sample that grows until its box settles most customers; None: values tie, or Newton finds no prices.
+    """From a sample that grows until its box settles most customers; None: values tie, or nothing finds prices.
 
     The sample is solved by Newton for the limits' share of it. What the box would leave open is first estimated from
     the density of ties, and then counted on the sample itself, with the very rule of the pass. A sample four times as
     large has half the error, so that the box is half as wide and leaves half as many open; it is taken while that pays.
+    Where Newton finds no prices, or only a box that settles too few, shortest paths on samples find others.
 
-    scattered: no neighbours in the sample, who may be alike.
+    newton: False: by shortest paths alone. scattered: no neighbours in the sample, who may be alike.
     """
     sizes = list((table.customers,) if sample_is_all else table.sizes)
-    while True:
+    found = None
+    while sizes and newton:
         sample = table.sample(sizes.pop(0), scattered=scattered)
         if not sample_is_all and tied(sample.net):
             return None
@@ -325,14 +336,53 @@ def _guess(
         precision = Precision(spread, tolerance, 1.0 - share)
         guess = guess_prices(sample, tree, low_part, high_part, potentials, precision, top=top)
         if guess is None or not math.isfinite(guess.open_share) or guess.missed > _MISSED * tolerance:
-            return None
+            break
         rule = _box_rule(guess, table, sample, rate)
         open_share = guess.open_share
         if not sample_is_all:
             open_share = min(open_share, rule.settle(sample.rows, slice(0, sample.size), 0).opened / sample.size)
-        if open_share <= _OPEN_SHARE or not sizes or (open_share > _USELESS and table.customers <= COPIED):
-            return _BoxGuess(guess.potentials, rule, open_share)
-        potentials = guess.potentials
+        found, potentials = _BoxGuess(guess.potentials, rule, open_share), guess.potentials
+        if open_share <= _OPEN_SHARE or (open_share > _USELESS and table.customers <= COPIED):
+            break
+    if sample_is_all or (found is not None and found.open_share <= _USELESS):
+        return found
+    other = _guess_of_paths(table, tree, low, high, potentials, spread=spread, rate=rate)
+    return found if other is None or other.open_share > _USELESS else other
+
+
+def _guess_of_paths(
+    table: ValueTable, tree: Tree, low: Array, high: Array, potentials: Array | None, *, spread: float, rate: float
+) -> _BoxGuess | None:
+    """The exact prices of a sample, and how far those of smaller ones were off; None: there are none to compare with.
+
+    A price of a sample a quarter as large is off by twice as much, so that the difference of the two has three times
+    the variance of what the larger is off by (five times, where they share nobody). Three differences may be small by
+    chance: no two prices are taken to be closer known than a tenth of all pairs are. A price of no limit is known.
+    """
+    solved = _of_samples(table, tree, low, high, _sizes_of_samples(table), potentials)
+    if len(solved) < 2:
+        return None
+    seen = np.stack([places.potentials[tree.leaf] for _, places in solved])  # (samples, groups, depths)
+    every = np.concatenate([np.zeros((*seen.shape[:2], 1)), seen], axis=2)
+    gaps = every[:, :, :, None] - every[:, :, None, :]
+    parts = (4.0 ** np.arange(len(seen) - 1, 0, -1) - 1.0)[:, None, None, None]
+    variance = ((gaps[:-1] - gaps[-1]) ** 2 / parts).mean(axis=0)
+    if (variance > 0.0).any():
+        variance = np.maximum(variance, np.quantile(variance[variance > 0.0], 0.1))
+    bound = ((high < table.customers) | (low > 0))[tree.leaf]
+    bound |= ((high < table.customers) | (low > 0))[tree.parent[tree.leaf]]
+    bound = np.concatenate([np.zeros((len(bound), 1), np.bool_), bound], axis=1)
+    known = ~(bound[:, :, None] | bound[:, None, :]) | np.eye(bound.shape[1], dtype=np.bool_)
+    off = np.where(known, 0.0, spread * np.sqrt(variance))
+    grid = table.known_grid()
+    rule = InBox(
+        PriceBox(seen[-1], off[:, 1:, 0].copy(), 0.0), grid.margin,
+        PriceGaps(gaps[-1, 0] + off[0]) if len(bound) == 1 else None, rate,
+    )  # fmt: skip
+    rule = replace(rule, margin=max(grid.margin, MARGIN * rule.largest_price))
+    sample = table.sample(_SAMPLED_FOR_PATHS[-1])
+    open_share = rule.settle(sample.rows, slice(0, sample.size), 0).opened / sample.size
+    return _BoxGuess(solved[-1][1].potentials[1:], rule, open_share)
 
 
 def _box_rule(guess: Guess, table: ValueTable, sample: TableSample, rate: float) -> InBox:
@@ -400,18 +450,11 @@ def _by_ties(
     open whose place is not the same at all prices that were found: an ordinary box, around these.
     """
     grid, floors = table.known_grid(), bool((tree.low > 0).any())
-    scale, start = grid_scale(grid.top, nodes=tree.nodes), None
-    for size in _TIED_SAMPLES:
-        if size > min(table.customers // 8, table.sizes[-1]):
-            break
-        sample = table.sample(size)
-        worth = np.empty(sample.net.shape[::-1], np.int64)
-        to_grid(sample.net, scale, floors, worth)
-        few = _OnGrid(worth, table.keys_of(sample.numbers), sample.group)
-        part = tree_of(table.problem.limits.part(sample.size / table.customers))
-        start = _paths(few, tree, part.low, part.high, grid, prices, start) or start
-    if start is None:
+    scale = grid_scale(grid.top, nodes=tree.nodes)
+    solved = _of_samples(table, tree, tree.low, tree.high, _sizes_of_samples(table), prices)
+    if not solved:
         return None, None
+    few, start = solved[-1]
     box, seen = grid_box(few, start, tree), [start.potentials[tree.leaf]]
     for again in range(_TIED_PASSES):
         last = again + 1 == _TIED_PASSES
@@ -430,6 +473,30 @@ def _by_ties(
         box, start = box._replace(value_price=values, hash_price=hashes), found
         seen.append(prices)
     return None, start
+
+
+def _sizes_of_samples(table: ValueTable) -> list[int]:
+    most = min(table.customers // 8, table.sizes[-1])
+    return [size for size in _SAMPLED_FOR_PATHS if size <= most]
+
+
+def _of_samples(
+    table: ValueTable, tree: Tree, low: Array, high: Array, sizes: list[int], prices: Array | None
+) -> list[tuple[_OnGrid, Routed]]:
+    """Samples and their exact places, each begun at the prices of the one before; without those whose limits clash."""
+    grid = table.known_grid()
+    solved: list[tuple[_OnGrid, Routed]] = []
+    scale = grid_scale(grid.top, nodes=tree.nodes)
+    for size in sizes:
+        sample = table.sample(size)
+        worth = np.empty(sample.net.shape[::-1], np.int64)
+        to_grid(sample.net, scale, bool((tree.low > 0).any()), worth)
+        few = _OnGrid(worth, table.keys_of(sample.numbers), sample.group)
+        fewer = scaled(high, np.maximum(low, 0), sample.size / table.customers)
+        found = _paths(few, tree, *fewer[::-1], grid, prices, solved[-1][1] if solved else None)
+        if found is not None:
+            solved.append((few, found))
+    return solved
 
 
 def _around(seen: list[Array], grid: Grid, rate: float) -> InBox:
