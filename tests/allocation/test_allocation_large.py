@@ -242,3 +242,34 @@ def test_codes_for_nearly_everybody_are_settled_by_boxes(short, monkeypatch):
     assert found.status is Status.OPTIMAL
     assert found.counts.sum() == customers - max(short, 0)
     assert (found.choice == expected.choice).all()
+
+
+@pytest.mark.parametrize("kind", ["floors", "caps for all and few more"])
+def test_where_newton_finds_no_prices_those_of_samples_settle_the_table(kind, monkeypatch):
+    rng = np.random.default_rng(9)
+    customers, depths = 40_000, 5
+    values = np.exp(rng.normal(1.0, 0.5, (customers, 1))) * (
+        1 + np.arange(depths) * rng.uniform(0.1, 0.3, (customers, depths))
+    )
+    caps, floors = np.full(depths, customers // depths), None
+    if kind == "floors":
+        caps, floors = np.full(depths, customers), np.array([9_000, 6_000, 0, 0, 0])
+    else:
+        caps[0] += 40
+    problem = read_problem(values, caps, floors=floors)
+    by_integers = solve_on_grid(problem, tree_of(problem.limits), ties=False)
+    guesses, guess_of_paths = [], solver._guess_of_paths
+
+    def watched(*arguments, **named):
+        guesses.append(guess_of_paths(*arguments, **named))
+        return guesses[-1]
+
+    def no_other_way(*_, **__):
+        raise AssertionError("the boxes did not settle the table")
+
+    monkeypatch.setattr(solver, "_guess_of_paths", watched)
+    monkeypatch.setattr(solver, "_by_ties", no_other_way)
+    found = solver.solve(problem)
+    assert any(guess is not None for guess in guesses)
+    assert (found.choice == by_integers.choice).all()
+    assert floors is not None or (found.potentials == by_integers.potentials).all()

@@ -59,6 +59,14 @@ def by_passes(problem: AllocationProblem) -> Allocation:
         return _proved(problem, solver.solve(problem))
 
 
+def by_prices_of_paths(problem: AllocationProblem) -> Allocation:
+    """Passes whose boxes are around the prices of shortest paths on samples."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solver, "_SAMPLED_FOR_PATHS", (4, 16, 64))
+        patch.setattr(solver, "guess_prices", lambda *_, **__: None)
+        return by_passes(problem)
+
+
 def _proved(problem: AllocationProblem, found: Any) -> Allocation:
     return certified(problem, found, seconds=0.0) if found.feasible else infeasible(problem, (), 0.0)
 
@@ -69,6 +77,7 @@ OURS: dict[str, Solve] = {
     "newton": by_newton,
     "paths until compiled": by_paths_until_compiled,
     "passes": by_passes,
+    "prices of paths": by_prices_of_paths,
 }
 SOLVERS: dict[str, Solve] = {**OURS, "highs": solve_with_highs}
 FOR_BUDGETS: dict[str, Solve] = {"the default": solve_problem, "highs": solve_with_highs}

@@ -76,11 +76,17 @@ def instance(seed: int, number: int) -> tuple[str, AllocationProblem]:
 
 
 @contextmanager
-def _without_short_cuts(*, levels: bool) -> Iterator[None]:
-    """Newton and boxes however few the customers are; with `levels`, by samples and passes down to eight of them."""
+def _without_short_cuts(*, levels: bool, newton: bool) -> Iterator[None]:
+    """Newton and boxes however few the customers are; with `levels`, by samples and passes down to eight of them.
+
+    newton: False: prices of samples are those of shortest paths.
+    """
+    sizes: dict[tuple[Any, str], Any]
     sizes = {(solver, "_FEW"): 0, (solver, "_FEW_IN_SEGMENTS"): 0, (solver, "_FEW_KNOWN_IN_SEGMENTS"): 0}
     if levels:
-        sizes |= {(solver, "_ALL_AT_ONCE"): 8}
+        sizes |= {(solver, "_ALL_AT_ONCE"): 8, (solver, "_SAMPLED_FOR_PATHS"): (4, 16, 64)}
+    if not newton:
+        sizes |= {(solver, "guess_prices"): lambda *_, **__: None}
     before = {place: getattr(*place) for place in sizes}
     for (module, name), size in sizes.items():
         setattr(module, name, size)
@@ -96,8 +102,8 @@ def by_integers(problem: AllocationProblem) -> Allocation:
     return certified(problem, found, seconds=0.0) if found.feasible else infeasible(problem, (), 0.0)
 
 
-def by_boxes(problem: AllocationProblem, *, levels: bool) -> Allocation:
-    with _without_short_cuts(levels=levels):
+def by_boxes(problem: AllocationProblem, *, levels: bool, newton: bool = True) -> Allocation:
+    with _without_short_cuts(levels=levels, newton=newton):
         found = solver.solve(problem)
     return certified(problem, found, seconds=0.0) if found.feasible else infeasible(problem, (), 0.0)
 
@@ -106,6 +112,7 @@ ROUTES: dict[str, Callable[[AllocationProblem], Allocation]] = {
     "integers alone": by_integers,
     "newton": lambda problem: by_boxes(problem, levels=False),
     "passes": lambda problem: by_boxes(problem, levels=True),
+    "prices of paths": lambda problem: by_boxes(problem, levels=True, newton=False),
 }
 
 

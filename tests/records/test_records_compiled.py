@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+from disco.allocation.dual import box
 from disco.belief.curves import demand_curve
 from disco.belief.elementary import exponential, exponentials
 from disco.belief.encodings import SmoothSpline
@@ -130,6 +131,36 @@ def test_first_calls_are_interpreted_and_give_the_bytes_of_compiled_ones(tmp_pat
         answers[patience] = done.stdout.split()
     assert answers["100.0"] == [answers["0.0"][0], "False"]
     assert answers["0.0"][1] == "True"
+
+
+def test_error_bars_of_prices_have_the_same_bits_interpreted():
+    rng = np.random.default_rng(3)
+    for case in range(20):
+        columns = 2 + case % 7
+        density = -rng.random((columns, columns)) * (rng.random((columns, columns)) < 0.7)
+        density = np.triu(density, 1) + np.triu(density, 1).T
+        np.fill_diagonal(density, rng.random(columns) * (case % 3) - density.sum(axis=1))
+        prices = np.maximum(rng.normal(size=columns), 0.0)
+        counts, high = rng.random(columns) * 500, rng.random(columns) * 500
+        outcomes = []
+        for kernel in (box.plain(), box.compiled()):
+            width, error = np.empty(columns), np.empty((columns, columns))
+            ends = kernel(
+                density,
+                prices,
+                counts,
+                np.zeros(columns),
+                high,
+                4000.0,
+                0.9,
+                3.5,
+                high < 64.0,
+                width,
+                error,
+                case % 2 > 0,
+            )
+            outcomes.append((np.array(ends).tobytes(), width.tobytes(), error.tobytes()))
+        assert outcomes[0] == outcomes[1]
 
 
 def test_a_kernel_is_compiled_when_patience_has_run_out():

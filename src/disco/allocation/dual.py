@@ -603,7 +603,7 @@ def _pin_apart(density: Array, prices: Array, free: Array) -> None:
                 break
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, patient=True)
 def box(
     density: Array, prices: Array, counts: Array, low: Array, high: Array, rows: float, noise_share: float,
     spread: float, scarce: Array, width: Array, error: Array, hold_one: bool,

@@ -379,7 +379,8 @@ def _end(sample: RateSample, seen: list[Point], *, sign: float) -> Point | None:
 
 def become_nothing(one: Point, other: Point) -> Array:
     """(groups, depths) whose price is 0 at one of two points alone."""
-    return (one.prices == 0.0) != (other.prices == 0.0)
+    one_alone: Array = (one.prices == 0.0) != (other.prices == 0.0)
+    return one_alone
 
 
 def range_of(points: list[Point], *, to_nothing: bool = False) -> RateRange:

@@ -102,8 +102,8 @@ _MISSED = 8.0
 SPREADS = (3.5, 9.0)
 # The same for prices of tie hashes.
 _HASH_SPREAD = 3.0
-# Passes of tied values, each around the prices that the one before has found; the last is for values that tie less.
-_TIED_PASSES = 3
+# Passes of tied values, the second around the prices that the first has found.
+_TIED_PASSES = 2
 # Customers in samples that shortest paths solve, each begun at the prices of the one before. The largest takes 10 ms of
 # 50 to 200 and halves the customers who stay open.
 _SAMPLED_FOR_PATHS = (1_024, 4_096, 16_384, 65_536)
@@ -246,7 +246,8 @@ def _by_boxes(
         return None if here is None else _by_boxes(here, tree, low, high, potentials, sample_is_all=True)
     if table.sizes[0] == 0:
         return None
-    for again, spread in enumerate(SPREADS if sample_is_all else (*SPREADS, SPREADS[-1])):
+    of_paths = () if sample_is_all or tree.leaf.shape[0] > 1 else (SPREADS[-1],)
+    for again, spread in enumerate((*SPREADS, *of_paths)):
         guess = _guess(
             table, tree, low, high, potentials, spread=spread, rate=rate, sample_is_all=sample_is_all,
             newton=again < len(SPREADS), scattered=again > 0,
@@ -295,7 +296,7 @@ def _among(
     if found is None and (box_was_tried or table.customers <= most):
         assert table.grid is not None
         open_ones, start = _on_grid(table, tree, table.grid), None
-        if table.customers > 4 * _SAMPLED_FOR_PATHS[0]:  # their hashes have prices, too
+        if tree.leaf.shape[0] == 1 and table.customers > 4 * _SAMPLED_FOR_PATHS[0]:  # their hashes have prices, too
             solved = _of_samples(table, tree, low, high, _sizes_of_samples(table), potentials)
             start = solved[-1][1] if solved else None
         found = _paths(open_ones, tree, low, high, table.grid, potentials, start)
@@ -344,7 +345,7 @@ def _guess(
         found, potentials = _BoxGuess(guess.potentials, rule, open_share), guess.potentials
         if open_share <= _OPEN_SHARE or (open_share > _USELESS and table.customers <= COPIED):
             break
-    if sample_is_all or (found is not None and found.open_share <= _USELESS):
+    if sample_is_all or tree.leaf.shape[0] > 1 or (found is not None and found.open_share <= _USELESS):
         return found
     other = _guess_of_paths(table, tree, low, high, potentials, spread=spread, rate=rate)
     return found if other is None or other.open_share > _USELESS else other
@@ -362,27 +363,20 @@ def _guess_of_paths(
     solved = _of_samples(table, tree, low, high, _sizes_of_samples(table), potentials)
     if len(solved) < 2:
         return None
-    seen = np.stack([places.potentials[tree.leaf] for _, places in solved])  # (samples, groups, depths)
-    every = np.concatenate([np.zeros((*seen.shape[:2], 1)), seen], axis=2)
-    gaps = every[:, :, :, None] - every[:, :, None, :]
-    parts = (4.0 ** np.arange(len(seen) - 1, 0, -1) - 1.0)[:, None, None, None]
+    every = np.stack([places.potentials for _, places in solved])  # (samples, 1 + depths), "no code" first
+    gaps = every[:, :, None] - every[:, None, :]
+    parts = (4.0 ** np.arange(len(every) - 1, 0, -1) - 1.0)[:, None, None]
     variance = ((gaps[:-1] - gaps[-1]) ** 2 / parts).mean(axis=0)
     if (variance > 0.0).any():
         variance = np.maximum(variance, np.quantile(variance[variance > 0.0], 0.1))
-    bound = ((high < table.customers) | (low > 0))[tree.leaf]
-    bound |= ((high < table.customers) | (low > 0))[tree.parent[tree.leaf]]
-    bound = np.concatenate([np.zeros((len(bound), 1), np.bool_), bound], axis=1)
-    known = ~(bound[:, :, None] | bound[:, None, :]) | np.eye(bound.shape[1], dtype=np.bool_)
-    off = np.where(known, 0.0, spread * np.sqrt(variance))
-    grid = table.known_grid()
-    rule = InBox(
-        PriceBox(seen[-1], off[:, 1:, 0].copy(), 0.0), grid.margin,
-        PriceGaps(gaps[-1, 0] + off[0]) if len(bound) == 1 else None, rate,
-    )  # fmt: skip
+    known = (high >= table.customers) & (low <= 0)
+    off = np.where((known[:, None] & known) | np.eye(known.size, dtype=np.bool_), 0.0, spread * np.sqrt(variance))
+    grid, box = table.known_grid(), PriceBox(every[-1:, 1:], off[None, 1:, 0].copy(), 0.0)
+    rule = InBox(box, grid.margin, PriceGaps(gaps[-1] + off), rate)
     rule = replace(rule, margin=max(grid.margin, MARGIN * rule.largest_price))
     sample = table.sample(_SAMPLED_FOR_PATHS[-1])
     open_share = rule.settle(sample.rows, slice(0, sample.size), 0).opened / sample.size
-    return _BoxGuess(solved[-1][1].potentials[1:], rule, open_share)
+    return _BoxGuess(every[-1, 1:], rule, open_share)
 
 
 def _box_rule(guess: Guess, table: ValueTable, sample: TableSample, rate: float) -> InBox:
@@ -445,9 +439,6 @@ def _by_ties(
     `GridBox.holds` refuses the result if the final ones differ in a single grid unit. Who of the indifferent customers
     gets a code is a question of their hashes alone. Hashes are spread evenly, so that their prices have a standard
     error like that of a share, which is what `grid_box` says.
-
-    Where values come again, but not as often, prices in value may differ by little after all. Then everybody is left
-    open whose place is not the same at all prices that were found: an ordinary box, around these.
     """
     grid, floors = table.known_grid(), bool((tree.low > 0).any())
     scale = grid_scale(grid.top, nodes=tree.nodes)
@@ -455,11 +446,9 @@ def _by_ties(
     if not solved:
         return None, None
     few, start = solved[-1]
-    box, seen = grid_box(few, start, tree), [start.potentials[tree.leaf]]
-    for again in range(_TIED_PASSES):
-        last = again + 1 == _TIED_PASSES
-        rule = _around(seen, grid, rate) if last else OnGrid(box, scale, floors, rate)
-        passed = table.screen(rule, open_share=_USELESS)
+    box = grid_box(few, start, tree)
+    for _ in range(_TIED_PASSES):
+        passed = table.screen(OnGrid(box, scale, floors, rate), open_share=_USELESS)
         low, high = tree.left_after(passed.counts)
         found = None
         if passed.kept and passed.opened and not (high < 0).any():
@@ -467,11 +456,10 @@ def _by_ties(
             found = _paths(_on_grid(open_table, tree, grid), tree, low, high, grid, None, start)
         if found is None:
             continue
-        values, hashes, prices = found.values[tree.leaf], found.hashes[tree.leaf], found.potentials[tree.leaf]
-        if rule.holds(prices) if isinstance(rule, InBox) else box.holds(values, hashes):
+        values, hashes = found.values[tree.leaf], found.hashes[tree.leaf]
+        if box.holds(values, hashes):
             return Placed(passed.with_open(found.choice), found.potentials, passed), found
         box, start = box._replace(value_price=values, hash_price=hashes), found
-        seen.append(prices)
     return None, start
 
 
@@ -497,17 +485,6 @@ def _of_samples(
         if found is not None:
             solved.append((few, found))
     return solved
-
-
-def _around(seen: list[Array], grid: Grid, rate: float) -> InBox:
-    """The box of prices that were found one after another, and how far apart they were; seen: (groups, depths) each."""
-    low, high = np.min(seen, axis=0), np.max(seen, axis=0)
-    gaps = None
-    if low.shape[0] == 1:
-        every = np.concatenate([np.zeros((len(seen), 1)), np.concatenate(seen)], axis=1)
-        gaps = PriceGaps((every[:, :, None] - every[:, None, :]).max(axis=0))
-    rule = InBox(PriceBox(0.5 * (low + high), 0.5 * (high - low), 0.0), grid.margin, gaps, rate)
-    return replace(rule, margin=max(grid.margin, MARGIN * rule.largest_price))
 
 
 def grid_box(few: _OnGrid, found: Routed, tree: Tree) -> GridBox:
