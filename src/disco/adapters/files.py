@@ -1,8 +1,10 @@
-"""Files at the door: YAML in which no key is given twice and aliases stay small, and lists of customers."""
+"""YAML at the door: no key is given twice, and aliases stay small."""
 
 import re
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from disco.records.errors import FileFormatError, InputError
 
@@ -19,8 +21,6 @@ _EXPANSION, _ROOM = 10, 100_000  # the content may be ten times as large as the 
 
 def read_yaml(path: Path, *, expected: str = "YAML or JSON in UTF-8") -> Any:
     """The content of a YAML (or JSON) file; None when it is empty."""
-    import yaml
-
     if not path.is_file():
         raise InputError(str(path), found="no such file", expected=expected)
     try:
@@ -46,8 +46,6 @@ def _loader(text: str) -> Any:
     Only true and false are Booleans: NO is Norway, and `on` may name a column. Only decimal numbers are numbers:
     1:30:00 is no number of seconds, 1_000 and 0x1F are refused where a number is needed, and 0777 may be a postal code.
     """
-    import yaml
-
     loader = yaml.SafeLoader(text)
     loader.yaml_implicit_resolvers = {
         first: [
@@ -93,16 +91,6 @@ def _refuse_expansion(node: Any, *, most: int, file: str, expected: str) -> None
     if node is not None and size(node) > most:
         found = f"aliases that expand to {size(node):.2g} characters"
         raise FileFormatError(file, found=found, expected=expected, fix="Write the values out.")
-
-
-def read_customers(path: Path) -> list[str]:
-    """The lines of a text file, one customer each."""
-    if not path.is_file():
-        raise InputError(str(path), found="no such file", expected="a text file with one customer per line")
-    try:
-        return [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
-    except UnicodeError as error:
-        raise InputError(str(path), found=str(error), expected="text in UTF-8, one customer per line") from None
 
 
 def _key_given_twice(node: Any, visited: set[int]) -> str | None:

@@ -184,14 +184,12 @@ class ShopFolder:
 
         builds: whether some may have to be built, perhaps by a cluster, which is then opened.
         """
-        from disco.features.on_engine import streaming_memory
         from disco.operations.contexts import FeatureCache
 
         return FeatureCache(
             folder=self.artefacts / "features",
             keep=keep,
             threads=self.engine.threads,
-            memory_limit=streaming_memory(),
             engine=(self.cluster_engine if builds else None) or self.engine,
         )
 

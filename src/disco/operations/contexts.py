@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from disco.features import FEATURES, ContextNetwork, Feature, has_history, schema_hash
 from disco.features.builder import FeatureRequest, missing_tables
 from disco.features.files import FeatureFile, stream_features
-from disco.features.on_engine import BUCKET_CUSTOMERS, batches_by
+from disco.features.on_engine import BUCKET_CUSTOMERS, batches_by, streaming_memory
 from disco.features.snapshot import Snapshot, snapshot_of
 from disco.records.arrays import Flags, Matrix
 from disco.records.arrow_tables import NAME_LENGTH, bytes_hash, content_hash
@@ -59,8 +59,6 @@ class FeatureCache:
     """Whether features that had to be built are kept for the next time."""
     threads: int | None = None
     """Of the program over a whole shop; None: one per processor."""
-    memory_limit: str | None = None
-    """Of DuckDB, such as 3GB; None: most of the memory."""
     bucket_customers: int = BUCKET_CUSTOMERS
     """Measured at a time; features do not depend on it."""
     engine: TableEngine | None = None
@@ -134,7 +132,7 @@ class FeatureCache:
                 as_of=day,
                 features=features,
                 threads=self.threads,
-                memory_limit=self.memory_limit,
+                memory_limit=streaming_memory(),
                 check=lambda rows: require_space((*self._space(rows, features), *then)),
                 report=report,
             )

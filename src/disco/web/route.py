@@ -1,7 +1,7 @@
 """One route, from the request to the reply: admitted, read strictly, answered once, every error a problem."""
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import unquote_plus
 
@@ -22,6 +22,7 @@ from disco.web.logs import log, places_of
 from disco.web.once import answered_once
 from disco.web.problems import MEDIA_TYPE, problem_of, status_of
 from disco.web.reading import read_json, refuse_unkeepable_text
+from disco.web.replies import BINARY, CSV, JSON, PARQUET
 from disco.web.security import PUBLIC, Needed, admitted
 
 if TYPE_CHECKING:
@@ -30,6 +31,14 @@ if TYPE_CHECKING:
 JSON_TYPES = ("application/json",)
 UPLOAD = "x-disco-upload"
 """In `openapi_extra` of a route that reads files: the media types of its body."""
+
+
+def file_or_json(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The `openapi_extra` of a route whose body is a Parquet or CSV file, or JSON of this schema."""
+    content = {JSON: {"schema": schema}, PARQUET: BINARY, CSV: BINARY}
+    return {UPLOAD: (JSON, PARQUET, CSV), "requestBody": {"required": True, "content": content}}
+
+
 SECRET = "x-disco-secret"  # nosec B105 - a name
 """In `openapi_extra` of a route whose reply shows a secret, once."""
 ROLE = "x-disco-role"
@@ -69,7 +78,7 @@ class DiscoRoute(APIRoute):
                 _refuse_unreadable(request)
                 request.state.caller = await admitted(request, service, needed=needed)
                 bounded: BoundedBody = request.scope["disco.body"]
-                is_json = _content_type(request) in JSON_TYPES
+                is_json = content_type(request) in JSON_TYPES
                 bounded.allow(service.largest_body(upload=bool(uploads), is_json=is_json))
                 strict = _StrictRequest(request.scope, request.receive)
                 _refuse_content_type(strict, self, uploads)
@@ -150,7 +159,7 @@ def _refuse_content_type(request: Request, route: APIRoute, uploads: tuple[str, 
     if length == "0" or (length is None and "transfer-encoding" not in request.headers):
         return  # nothing is there to have a type
     known = (*(JSON_TYPES if route.body_field is not None or not uploads else ()), *uploads)
-    given = _content_type(request)
+    given = content_type(request)
     if given not in known:
         found = repr(given[:100]) if given else "none"
         raise ServiceError(
@@ -158,8 +167,9 @@ def _refuse_content_type(request: Request, route: APIRoute, uploads: tuple[str, 
         )
 
 
-def _content_type(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+def content_type(request: Request, default: str = "") -> str:
+    """The media type of a request's body, without parameters."""
+    return request.headers.get("content-type", default).partition(";")[0].strip().lower()
 
 
 def problem_reply(request: Request, error: Exception) -> Response:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.adapters.files import read_yaml
 from disco.entrypoints.cli.output import (
     EngineFlag,
     MasterFlag,
@@ -107,6 +106,8 @@ def allocate(
 
 
 def _read_limits(path: Path) -> object:
+    from disco.adapters.files import read_yaml
+
     return read_yaml(path, expected="a YAML or JSON file with caps")
 
 

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.adapters.files import read_customers
 from disco.entrypoints.cli.output import (
+    CustomersFile,
     DryRunFlag,
     ShopTerminal,
     Terminal,
     YesFlag,
     add_command,
     confirm,
+    customers_of,
     day_of,
     figures_text,
     next_command,
@@ -150,7 +151,7 @@ def late(
     customers: Annotated[
         list[str] | None, typer.Argument(metavar="[CUSTOMER]...", help="Customers who have arrived since the launch.")
     ] = None,
-    file: Annotated[Path | None, typer.Option("--file", help="Text file with one customer per line.")] = None,
+    file: CustomersFile = None,
     as_of: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The day they arrive; default: today.")
     ] = None,
@@ -165,9 +166,7 @@ def late(
     Ids that the table of customers does not have are refused here, because a file may hold typing errors; the service
     decides about them with the population's context, too (docs/service.md).
     """
-    wanted = [*(customers or ()), *([] if file is None else read_customers(file))]
-    if not wanted:
-        raise UsageError("late needs customers", fix="Name them as arguments, or use --file FILE.")
+    wanted = customers_of("late", customers, file)
     decided = terminal.shop().late(campaign, wanted, as_of=day_of(as_of), dry_run=dry_run)
     warn(decided.warnings)
     done = None if dry_run else f"{counted(len(decided.decisions), 'customer')} of {campaign} decided and kept"

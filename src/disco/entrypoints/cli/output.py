@@ -261,6 +261,25 @@ def show_traceback(text: str) -> None:
         say(text, err=True)
 
 
+CustomersFile = Annotated[Path | None, typer.Option("--file", help="Text file with one customer per line.")]
+
+
+def customers_of(command: str, named: "list[str] | None", file: Path | None) -> list[str]:
+    """The customers whom a command is about: its arguments, and the lines of the file of its option --file."""
+    customers = [*(named or ())]
+    if file is not None:
+        if not file.is_file():
+            raise InputError(str(file), found="no such file", expected="a text file with one customer per line")
+        try:
+            lines = file.read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeError as error:
+            raise InputError(str(file), found=str(error), expected="text in UTF-8, one customer per line") from None
+        customers += [line.strip() for line in lines if line.strip()]
+    if not customers:
+        raise UsageError(f"{command} needs customers", fix="Name them as arguments, or use --file FILE.")
+    return customers
+
+
 def confirm(question: str, *, yes: bool) -> None:
     """Before something that cannot be undone: ask on a terminal, and end with exit 1 unless the answer is yes.
 

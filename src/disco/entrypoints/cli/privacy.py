@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.adapters.files import read_customers
-from disco.entrypoints.cli.output import DryRunFlag, ShopTerminal, YesFlag, add_command, confirm, next_command, warn
+from disco.entrypoints.cli.output import (
+    CustomersFile,
+    DryRunFlag,
+    ShopTerminal,
+    YesFlag,
+    add_command,
+    confirm,
+    customers_of,
+    next_command,
+    warn,
+)
 from disco.records.errors import UsageError
 from disco.records.wording import counted
 
@@ -52,7 +61,7 @@ def forget(
     customers: Annotated[
         list[str] | None, typer.Argument(metavar="[CUSTOMER]...", help="Ids of customers to forget.")
     ] = None,
-    file: Annotated[Path | None, typer.Option("--file", help="Text file with one customer per line.")] = None,
+    file: CustomersFile = None,
     dry_run: DryRunFlag = False,
     yes: YesFlag = False,
 ) -> None:
@@ -65,9 +74,7 @@ def forget(
     Customers of whom nothing is kept change nothing: exit 0. Exit 1 where something could not be removed after the
     commit; run the command again then.
     """
-    wanted = [*(customers or ()), *([] if file is None else read_customers(file))]
-    if not wanted:
-        raise UsageError("forget needs customers", fix="Name them as arguments, or use --file FILE.")
+    wanted = customers_of("forget", customers, file)
     here = terminal.shop()
     if not dry_run:
         confirm(f"Forget {counted(len(wanted), 'customer')}? This cannot be undone.", yes=yes)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -39,14 +39,19 @@ class Accepted(BaseModel):
 
 def ask_for(shop: ShopFolder, request: Request, kind: JobKind, body: JobBody) -> Response:
     """202 with the job. The same Idempotency-Key gives the same job, also where a server was lost before it replied."""
-    key = request.headers.get(HEADER)
     content = read_body(kind, body.model_dump(mode="json", exclude_unset=True)).model_dump(
         mode="json", exclude_unset=True
     )
+    job = asked_job(shop, request, kind, content)
+    return json_reply({"job": job.id}, status=202, headers={"location": f"/api/v1/jobs/{job.id}"})
+
+
+def asked_job(shop: ShopFolder, request: Request, kind: JobKind, content: Mapping[str, Any]) -> Job:
+    """The job that a request asks for: one, however often it is sent with its Idempotency-Key."""
+    key = request.headers.get(HEADER)
     with shop.store() as store:
         once = None if key is None else once_for(store.actor, key)
-        job = submit(store, kind, content, clock=shop.clock, once=once)
-    return json_reply({"job": job.id}, status=202, headers={"location": f"/api/v1/jobs/{job.id}"})
+        return submit(store, kind, content, clock=shop.clock, once=once)
 
 
 @router.post(

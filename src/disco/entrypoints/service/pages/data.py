@@ -11,7 +11,8 @@ from disco.entrypoints.python import Shop
 from disco.entrypoints.service.shop_of import ShopOf
 from disco.entrypoints.shop_tables import TableState, known_table, map_columns, point_to, table_state
 from disco.office.jobs.page import job_address, problems_table
-from disco.office.jobs.use_cases import get_job, list_jobs, once_for, submit
+from disco.office.jobs.routes import asked_job
+from disco.office.jobs.use_cases import get_job, list_jobs
 from disco.records.errors import DiscoError, InputError, PlanError, StateError, TableError
 from disco.records.jobs import Job, JobKind, JobState
 from disco.records.people import Role
@@ -20,7 +21,6 @@ from disco.records.wording import counted, local_text
 from disco.views.formats import Count
 from disco.views.table import Column, Table
 from disco.web.discretion import as_seen
-from disco.web.once import HEADER
 from disco.web.reading import EMPTY, FormOf, Typed, sentence
 from disco.web.route import Routes
 from disco.web.security import refuse_below
@@ -108,11 +108,7 @@ def data(request: Request, shop: ShopOf) -> Response:
 @router.post("/data/check", Role.PLANNER)
 def check_tables(request: Request, shop: ShopOf) -> Response:
     """A job looks at every row of every table."""
-    key = request.headers.get(HEADER)
-    with shop.store(missing="create") as store:
-        once = None if key is None else once_for(store.actor, key)
-        job = submit(store, JobKind.VALIDATE, {}, clock=shop.clock, once=once)
-    return go_to(request, job_address(job.id))
+    return go_to(request, job_address(asked_job(shop, request, JobKind.VALIDATE, {}).id))
 
 
 @router.get("/data/{table}", Role.VIEWER)

@@ -8,7 +8,7 @@ from fastapi import Query, Request, Response
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.shop_of import ShopOf, readings_of
-from disco.office.jobs.use_cases import once_for, submit
+from disco.office.jobs.routes import asked_job
 from disco.operations.overview import NextStep, campaign_progress
 from disco.records.jobs import JobKind
 from disco.records.people import Role
@@ -26,7 +26,6 @@ from disco.views.learning_pages import (
     versions_table,
 )
 from disco.views.table import Table
-from disco.web.once import HEADER
 from disco.web.reading import FormOf
 from disco.web.route import Routes
 from disco.web.shell import Page, PageRoute, go_to, respond
@@ -90,9 +89,7 @@ def learn(request: Request, shop: ShopOf, form: FormOf) -> Response:
             error = f"There is no campaign {wrong[0]}." if wrong else "Tick at least one campaign."
             page = replace(_page(request, shop, ticked=chosen), learn_error=error)
             return respond(request, page, status=422, part="learn")
-        key = request.headers.get(HEADER)
-        once = None if key is None else once_for(store.actor, key)
-        job = submit(store, JobKind.LEARN, {"campaigns": list(chosen)}, clock=shop.clock, once=once)
+    job = asked_job(shop, request, JobKind.LEARN, {"campaigns": list(chosen)})
     return go_to(request, f"/jobs/{job.id}", said="Learning was asked for; this page shows how far it is.")
 
 

@@ -25,7 +25,8 @@ from disco.entrypoints.service.planner_desk import OpeningProgress, ShownFigures
 from disco.entrypoints.service.shop_of import ShopOf
 from disco.office.drafts.use_cases import get_draft, put_draft
 from disco.office.jobs.bodies import read_body
-from disco.office.jobs.use_cases import get_job, once_for, submit
+from disco.office.jobs.routes import asked_job
+from disco.office.jobs.use_cases import get_job
 from disco.operations.review import FIRST_SHARE, first_cap, plan_to_compare
 from disco.operations.what_if import OpenAudience, about
 from disco.records.errors import (
@@ -46,7 +47,6 @@ from disco.records.wording import counted, date
 from disco.views.planner import PlannerFigures
 from disco.views.table import Table
 from disco.web.header import draft_address, draft_header
-from disco.web.once import HEADER
 from disco.web.reading import Form, FormOf, sentence
 from disco.web.replies import json_reply
 from disco.web.route import Routes
@@ -337,12 +337,8 @@ def save_as_plan(request: Request, shop: ShopOf, draft: DraftName, form: FormOf)
     if plan is None or errors:
         page = make(errors=errors, others=others, asked=True)
         return respond(request, page, part="saving_reply", status=422)
-    key = request.headers.get(HEADER)
     body = read_body(JobKind.PLAN, {"plan": dict(found.plan), "dry_run": False})
-    content = body.model_dump(mode="json", exclude_unset=True)
-    with shop.store() as store:
-        once = None if key is None else once_for(store.actor, key)
-        job = submit(store, JobKind.PLAN, content, clock=shop.clock, once=once)
+    job = asked_job(shop, request, JobKind.PLAN, body.model_dump(mode="json", exclude_unset=True))
     return respond(request, make(job=job), part="saving_reply")
 
 

@@ -41,7 +41,7 @@ from disco.web.replies import (
     page_of,
     reply,
 )
-from disco.web.route import UPLOAD, Routes
+from disco.web.route import Routes, content_type, file_or_json
 
 if TYPE_CHECKING:
     from disco.entrypoints.service.app import ShopService
@@ -214,16 +214,7 @@ _ROWS_SCHEMA = {"type": "array", "items": {"$ref": "#/components/schemas/Outcome
     Role.PLANNER,
     summary="Import purchases, exactly once",
     response_model=Ingested,
-    openapi_extra={
-        UPLOAD: (JSON, *FILE_TYPES),
-        "requestBody": {
-            "required": True,
-            "content": {
-                JSON: {"schema": {**_ROWS_SCHEMA, "maxItems": _MOST_JSON_ROWS}},
-                **{kind: {"schema": {"type": "string", "format": "binary"}} for kind in FILE_TYPES},
-            },
-        },
-    },
+    openapi_extra=file_or_json({**_ROWS_SCHEMA, "maxItems": _MOST_JSON_ROWS}),
 )
 async def outcomes(
     shop: ShopOf,
@@ -236,7 +227,7 @@ async def outcomes(
 ) -> Response:
     """A JSON list of rows, or a Parquet or CSV file as the body. Each row counts once, by its event; what cannot count
     is set aside with its reason."""
-    kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    kind = content_type(request, JSON)
     service = request.app.state.service
     async with uploaded(request, name=f"outcomes{ENDINGS.get(kind, '.json')}") as (file, digest):
 

@@ -18,8 +18,6 @@ from disco.records.files import temporary_folder
 from disco.records.people import Role
 from disco.web.reading import RequestBody, read_json, uploaded
 from disco.web.replies import (
-    BINARY,
-    CSV,
     ENDINGS,
     JSON,
     PARQUET,
@@ -31,7 +29,7 @@ from disco.web.replies import (
     page_of,
     reply,
 )
-from disco.web.route import UPLOAD, Routes, invalid
+from disco.web.route import Routes, content_type, file_or_json, invalid
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -205,13 +203,7 @@ _AB_LISTS = ("arm", "depth", "full_price", "before", "other_revenue")
     Role.VIEWER,
     summary="Read out an A/B test",
     response_model=AbTest,
-    openapi_extra={
-        UPLOAD: (JSON, PARQUET, CSV),
-        "requestBody": {
-            "required": True,
-            "content": {JSON: {"schema": {"$ref": "#/components/schemas/AbRequest"}}, PARQUET: BINARY, CSV: BINARY},
-        },
-    },
+    openapi_extra=file_or_json({"$ref": "#/components/schemas/AbRequest"}),
 )
 async def ab(
     request: Request,
@@ -223,7 +215,7 @@ async def ab(
 ) -> Response:
     """The body is JSON, or a Parquet or CSV file with the lists as columns (`arm`, `depth`, `full_price` and optionally
     `before` and `other_revenue`), one row per customer assigned; the options then stand in the query."""
-    kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    kind = content_type(request, JSON)
     options = {
         "revenue_weight": revenue_weight, "decided": decided, "control": control, "holdout": holdout, "level": level,
     }  # fmt: skip

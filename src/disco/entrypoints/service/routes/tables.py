@@ -16,8 +16,8 @@ from disco.records.tables import MOST_SENT_ROWS, SCHEMAS
 from disco.web.discretion import as_seen
 from disco.web.once import answered_once
 from disco.web.reading import RequestBody, read_json, uploaded
-from disco.web.replies import CSV, ENDINGS, JSON, PARQUET, ItemPage, described, json_reply, reply, streamed_reply
-from disco.web.route import UPLOAD, Routes, invalid
+from disco.web.replies import ENDINGS, JSON, PARQUET, ItemPage, described, json_reply, reply, streamed_reply
+from disco.web.route import Routes, content_type, file_or_json, invalid
 from disco.web.security import refuse_below
 
 router = Routes("/api/v1", tags=["tables"])
@@ -51,22 +51,12 @@ def table(shop: ShopOf, request: Request, name: TableName) -> Response:
     Role.PLANNER,
     summary="Replace a table",
     response_model=TableState,
-    openapi_extra={
-        UPLOAD: (JSON, PARQUET, CSV),
-        "requestBody": {
-            "required": True,
-            "content": {
-                JSON: {"schema": {"$ref": "#/components/schemas/TablePlace"}},
-                PARQUET: {"schema": {"type": "string", "format": "binary"}},
-                CSV: {"schema": {"type": "string", "format": "binary"}},
-            },
-        },
-    },
+    openapi_extra=file_or_json({"$ref": "#/components/schemas/TablePlace"}),
 )
 async def put_table(shop: ShopOf, request: Request, name: TableName) -> Response:
     """The body is a Parquet or CSV file, or JSON that names a file below the folder of the tables or a query. It is
     checked as `disco validate` checks tables; only a table without problems replaces the old one, whole."""
-    kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    kind = content_type(request, JSON)
     service = request.app.state.service
     if kind == JSON:  # names a place
         request.scope["disco.body"].allow(service.largest_body(upload=False, is_json=True))
