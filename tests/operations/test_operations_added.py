@@ -1,7 +1,7 @@
 """What codes added, from the orders of a shop: figures by hand, days, shares that change, refusals, and the release."""
 
 import json
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import added_shop
@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from arriving import decide_late_arrivals
+from small_life import NETWORK, SECRET, FixedClock, nothing_known, people
 
 from disco.adapters.config import read_margin
 from disco.entrypoints.python import Shop
@@ -184,3 +186,22 @@ def test_returns_are_taken_off_the_order_they_came_from(tmp_path: Path) -> None:
         ratio = after.figures()[name].total.value / before.figures()[name].total.value
         assert ratio == pytest.approx(0.5, rel=1e-3)
     assert after.orders.total.value == pytest.approx(before.orders.total.value, rel=1e-4)  # adjusted by earlier spend
+
+
+def test_people_who_only_arrived_late_are_counted_and_left_out(tmp_path: Path) -> None:
+    shop = added_shop.make(tmp_path / "shop", reserve={"share": "10%"})
+    before = shop.added()
+    assert not any("only arrived after a launch" in words for words in before.words)
+    with shop.store() as store:
+        decide_late_arrivals(
+            store,
+            "first",
+            people(range(9000, 9030)),
+            network=NETWORK,
+            prior=nothing_known(),
+            clock=FixedClock(datetime(2025, 3, 5, 9, tzinfo=UTC)),
+            secret=SECRET,
+        )
+    after = shop.added()
+    assert any(words.startswith("30 people who only arrived after a launch are left out") for words in after.words)
+    assert after.revenue == before.revenue

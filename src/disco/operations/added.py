@@ -171,6 +171,7 @@ def codes_added(
         of_held = people.filter(pa.array(held))
         others = [one for one in era.others if one.plan.valid.start <= end]
         leaked = sum(_codes_of_held(transaction, one, of_held) for one in others)
+        late = _late_alone(transaction, begun, people)
     book = _Book.of(orders, people, margin)
     before, after = book.before(began), end + timedelta(days=1)
     figures = {name: added(book.sums(name, start, after), held, before=before) for name in book.values}
@@ -208,7 +209,7 @@ def codes_added(
         headline="",
         words=(),
     )
-    words = _words(found, asked=first, began=began, leaked=leaked, covered=covered, wanted=last)
+    words = _words(found, asked=first, began=began, leaked=leaked, covered=covered, wanted=last, late=late)
     return replace(found, headline=_headline(found), words=words)
 
 
@@ -281,6 +282,15 @@ def _held_by_person(transaction: Transaction, campaigns: Sequence[CampaignRecord
         parts.append(pa.table({"customer_id": decisions["customer_id"].cast(pa.string()), "held": held}))
     rows = pa.concat_tables(parts).group_by("customer_id", use_threads=False).aggregate([("held", "max")])
     return rows.rename_columns({"held_max": "held"})
+
+
+def _late_alone(transaction: Transaction, campaigns: Sequence[CampaignRecord], people: pa.Array) -> int:
+    """How many arrived after a launch, and were part of none of these."""
+    names = [
+        transaction.decisions.of(one.campaign, only_late=True)["customer_id"].cast(pa.string()) for one in campaigns
+    ]
+    late = pc.unique(pa.chunked_array([chunk for name in names for chunk in name.chunks], pa.string()))
+    return len(late) - int(pc.sum(pc.is_in(late, value_set=people)).as_py() or 0)
 
 
 def _codes_of_held(transaction: Transaction, campaign: CampaignRecord, held: pa.Array) -> int:
@@ -473,7 +483,7 @@ def _headline(found: Added) -> str:
 
 
 def _words(
-    found: Added, *, asked: date | None, began: date, leaked: int, covered: date, wanted: date | None
+    found: Added, *, asked: date | None, began: date, leaked: int, late: int, covered: date, wanted: date | None
 ) -> tuple[str, ...]:
     write = partial(money, currency=read_currency(found.currency))
     among = {1: "the campaign", 2: "both campaigns"}.get(
@@ -504,6 +514,11 @@ def _words(
         said.append(
             f"People held out got {counted(leaked, 'code')} of other campaigns in this time, which had no lasting "
             "holdout. What those campaigns added is not counted here."
+        )
+    if late:
+        said.append(
+            f"{late:,} people who only arrived after a launch are left out: whether somebody arrives may depend on "
+            "codes they had before, so they cannot be compared."
         )
     if asked is not None and asked < began:
         said.append(f"Counting begins on {day_text(began)}: nobody was held out for good before.")
