@@ -33,8 +33,9 @@ def require_spark() -> None:
 
 
 _HERE = "local[2]"
-_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A Java that lives for a minute spends most of its time compiling, unless it compiles quickly."""
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""A Java that lives for a minute spends most of its time compiling, unless it compiles quickly, and a fifth of its
+start verifying the classes of Spark."""
 _QUICK = {
     "spark.sql.shuffle.partitions": "4",  # after an exchange: data are few
     "spark.driver.extraJavaOptions": _QUICK_JAVA,
