@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from disco.features import ContextNetwork, build_features, has_history, network, training_rows
 from disco.features.kernel import scale_rows
-from disco.features.training import DepthVariationWarning, NetworkWarning, last_layer
+from disco.features.training import Adam, DepthVariationWarning, NetworkWarning, last_layer
 from disco.features.training_rows import order_rows
 from disco.features.training_set import TrainingSet
 from disco.records import chunks
@@ -206,6 +206,28 @@ def test_equal_seeds_give_equal_networks_and_torch_is_left_as_it_was():
     assert (first.embedding_.weights == second.embedding_.weights).all()
     other = ContextNetwork(heads="level", **{**QUICK, "seed": 2}).fit(X, y)
     assert (first.embedding_.weights != other.embedding_.weights).any()
+
+
+def test_the_steps_of_training_have_the_bits_of_torchs_adam():
+    import torch
+
+    generator = torch.Generator().manual_seed(5)
+
+    def parameters():
+        start = [torch.linspace(-1, 1, 6).reshape(2, 3), torch.full((4,), 0.5), torch.ones(1)]
+        return [one.clone().requires_grad_() for one in start]
+
+    ours, theirs = parameters(), parameters()
+    steps = Adam(ours, rate=1e-3), torch.optim.Adam(theirs, lr=1e-3)
+    for number in range(60):
+        for place, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            gradient = torch.randn(one.shape, generator=generator) * 10.0**-place
+            one.grad, other.grad = (gradient.clone(), gradient.clone()) if place < 2 or number % 3 else (None, None)
+        for each in steps:
+            each.step()
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    steps[0].forget_gradients()
+    assert all(one.grad is None for one in ours)
 
 
 def test_a_gpu_that_is_not_there_is_said(monkeypatch):

@@ -4,7 +4,7 @@ Adam, mini-batches, dropout, early stopping on customers kept out. The only modu
 called. It leaves torch's global state (seed, threads) as it found it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -46,6 +46,7 @@ MOST_EXPLAINED = 0.5  # share of depth's variance the features may explain befor
 _SMALLEST_BATCH, _STEPS_PER_EPOCH = 32, 64
 ENGAGEMENT = "+engagement"
 _CONSTANT = 1e-6  # sd below which a unit of the context layer is dead
+_FIRST, _SECOND = 0.9, 0.999  # of Adam: what a step keeps of the mean gradient and of its mean square
 _MEMORY = 0.998  # of the average of the weights: what a late step keeps of it, so that it is over 500 steps at most
 
 
@@ -295,7 +296,7 @@ def train(
         learner: Any = _Orders(network, slope=len(start) == 2)
         if codes is not None:
             learner = _OrdersAndCodes(network, codes, source.scaling, schedule, device)
-        optimiser = torch.optim.Adam(learner.parameters(), lr=schedule.learning_rate)
+        optimiser = Adam(learner.parameters(), rate=schedule.learning_rate)
         random = np.random.default_rng(schedule.seed)
         held = _tensors(source.validation, device)
         average = None if codes is None else _Average(learner.parameters())
@@ -307,7 +308,7 @@ def train(
                 for some in (
                     torch.from_numpy(random.permutation(len(chunk.target))).to(device).split(schedule.batch_rows)
                 ):
-                    optimiser.zero_grad(set_to_none=True)
+                    optimiser.forget_gradients()
                     learner.loss(*(part[some] for part in rows)).backward()
                     optimiser.step()
                     if average is not None:
@@ -331,6 +332,38 @@ def train(
                     break
         network.load_state_dict(best)
         return _unpack(layers, heads, tuple(losses), slope=len(start) == 2, engagement=codes is not None)
+
+
+class Adam:
+    """Adam (Kingma & Ba 2015) with the defaults and, on a CPU, the bits of `torch.optim.Adam`.
+
+    The first step of that one imports torch's compiler, which nobody uses here and which takes a second.
+    """
+
+    def __init__(self, parameters: Iterable[Any], *, rate: float) -> None:
+        self._parameters = list(parameters)
+        self._rate = rate
+        # of each parameter, the means of its gradient and of the gradient's square
+        self._means = [(one.detach().clone().zero_(), one.detach().clone().zero_()) for one in self._parameters]
+        self._steps = [0] * len(self._parameters)
+
+    def forget_gradients(self) -> None:
+        """Before the next loss is differentiated."""
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def step(self) -> None:
+        """Move each parameter that the last loss depends on."""
+        for place, (parameter, (first, second)) in enumerate(zip(self._parameters, self._means, strict=True)):
+            if parameter.grad is None:
+                continue
+            self._steps[place] += 1
+            gradient, steps = parameter.grad, self._steps[place]
+            first.lerp_(gradient, 1 - _FIRST)
+            second.mul_(_SECOND).addcmul_(gradient, gradient, value=1 - _SECOND)
+            # both begin at zero, so early means are too small by these factors
+            scale = (second.sqrt() / (1 - _SECOND**steps) ** 0.5).add_(1e-8)
+            parameter.data.addcdiv_(first, scale, value=-self._rate / (1 - _FIRST**steps))
 
 
 class _Average:
