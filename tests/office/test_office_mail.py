@@ -3,9 +3,11 @@
 import asyncio
 import email
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.message import Message
+from pathlib import Path
 
 import pytest
 from job_steps import Clock
@@ -13,12 +15,14 @@ from small_life import CAMPAIGN, launch_small
 from stores import open_store
 
 from disco.adapters.config import SmtpSettings
+from disco.entrypoints.python import Shop
+from disco.entrypoints.worker import run_worker
 from disco.office.jobs import use_cases as jobs
 from disco.office.webhooks import use_cases as webhooks
 from disco.office.webhooks.mail import MailSender, read_address
 from disco.operations.launch import pause
 from disco.records.errors import DeliveryError, InputError
-from disco.records.jobs import Event, JobKind
+from disco.records.jobs import Event, JobKind, JobState
 from disco.store import Store
 
 
@@ -109,6 +113,34 @@ def test_a_pause_is_mailed_and_tried_again_where_the_server_refuses_at_first(sto
     with pytest.raises(DeliveryError, match="The setting `smtp` names no server"):
         webhooks.deliver(store, job, send=MailSender(None), clock=clock)
     store.close()
+
+
+def test_the_worker_mails_and_a_refusal_holds_up_no_other_job(tmp_path: Path) -> None:
+    with mail_server() as server:
+        smtp = f"smtp: {{host: 127.0.0.1, port: {server.port}, sender: disco@shop.example, security: none}}\n"
+        (tmp_path / "disco.yaml").write_text(smtp, encoding="utf-8")
+        shop = Shop.open(tmp_path)
+        with shop.store(missing="create") as store:
+            webhooks.add_webhook(
+                store, url="mailto:buyer@shop.example", events=[Event.CAMPAIGN_PAUSED], clock=shop.clock
+            )
+            launch_small(store, customers=80)
+            pause(store, CAMPAIGN, clock=shop.clock)
+            other = jobs.submit(store, "check", {"campaign": "nobody"}, clock=shop.clock)
+        server.answer = "451 try later"
+        run_worker(shop, until_idle=True, poll_s=0.05)
+        with shop.store() as store:
+            (mail,) = jobs.list_jobs(store, kind=JobKind.WEBHOOK).items
+            assert mail.state is JobState.QUEUED
+            assert mail.problem is not None
+            assert "did not take the mail" in mail.problem.message
+            assert jobs.get_job(store, other.id).is_final
+        server.answer = "250 kept"
+        deadline = time.monotonic() + 60
+        while not server.mails and time.monotonic() < deadline:  # further attempts are due seconds later
+            run_worker(shop, until_idle=True, poll_s=0.05)
+            time.sleep(0.1)
+        assert [one["To"] for one in server.mails] == ["buyer@shop.example"]
 
 
 @pytest.mark.parametrize(
