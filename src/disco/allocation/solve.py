@@ -159,7 +159,7 @@ def _solve(
     customers, few, ties = problem.customers, 0, True
     if tree.leaf.shape[0] > 1:
         few = _FEW_KNOWN_IN_SEGMENTS if warm is not None and warm.size == tree.nodes - 1 else _FEW_IN_SEGMENTS
-    elif _PATHS_BEFORE_COMPILING.serve(customers):
+    if customers > few and _PATHS_BEFORE_COMPILING.serve(customers):
         few, ties = customers, False
     if customers > few:
         table = TableInMemory(problem, rate, engine)
