@@ -43,6 +43,7 @@ def test_every_method_of_a_shop_that_returns_a_result_is_declared() -> None:
         "late_decide",
         "maturity",
         "own_codes",
+        "predictive",
         "rebuild",
     }
 
