@@ -337,7 +337,7 @@ def train(
 class Adam:
     """Adam (Kingma & Ba 2015) with the defaults and, on a CPU, the bits of `torch.optim.Adam`.
 
-    The first step of that one imports torch's compiler, which nobody uses here and which takes a second.
+    Making that one imports torch's compiler, which nobody uses here and which takes a second (decision 041).
     """
 
     def __init__(self, parameters: Iterable[Any], *, rate: float) -> None:
