@@ -50,3 +50,10 @@ def test_a_group_that_is_too_small_is_not_judged():
     figures, group = np.append(np.zeros(500), [0.3] * (LEAST_CUSTOMERS - 1)), np.repeat([0, 1], [500, 29])
     assert [one.gap for one in group_figures(figures, group, count=2)] == [None, None]
     assert group_figures(figures, group, count=2)[1].mean.value == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("groups", [2, 3, 7])
+def test_nobody_is_favoured_where_all_get_the_same(groups):
+    found = group_figures(np.full(1000, 0.1), np.arange(1000) % groups, count=groups)
+    assert [one.gap.ends for one in found] == [(0.0, 0.0)] * groups
+    assert not any(one.differs for one in found)

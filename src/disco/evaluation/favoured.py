@@ -58,9 +58,11 @@ def group_figures(figures: Vector, group: Integers, *, count: int, level: float 
 
 
 def _figure(figures: Vector, rows: Flags, *, level: float) -> GroupFigure:
-    value, terms = difference(figures, rows)  # of those outside, less those inside
+    # no difference changes by a shift, and figures that are all alike differ by nothing, not even by rounding
+    apart = figures - figures[0]
+    value, terms = difference(apart, rows)  # of those outside, less those inside
     error, freedom = error_of_sum(terms)
     sizes = 1 / int(rows.sum()) + 1 / int((~rows).sum())
-    error = max(error, float(figures.std(ddof=1)) * float(np.sqrt(sizes)))
+    error = max(error, float(apart.std(ddof=1)) * float(np.sqrt(sizes)))
     gap = estimate_around(-value, error, level=level, freedom=freedom)
     return GroupFigure(mean=mean_estimate(figures[rows], level=LEVEL), gap=gap)
