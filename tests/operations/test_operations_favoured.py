@@ -132,6 +132,7 @@ def test_a_plan_without_these_keys_keeps_its_bytes(shop):
         ({"fairness": {"column": "region", "then": "warn"}}, "fairness.at_most: found nothing"),
         ({"disclosure": {"where": "true"}}, "disclosure.text: found nothing"),
         ({"disclosure": {"text": "  "}}, "the sentence that customers are shown"),
+        ({"disclosure": {"text": None}}, "the sentence that customers are shown"),
         ({"disclosure": {"text": "two\nlines"}}, "one line of text"),
     ],
 )

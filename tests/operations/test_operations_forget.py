@@ -524,6 +524,15 @@ def test_a_plan_whose_condition_leaves_a_customer_out_is_removed_with_them(life)
     assert life.is_sound()
 
 
+def test_a_plan_whose_disclosure_names_a_customer_is_removed_with_them(life):
+    ids, day = ["c0001", "c0002"], {"as_of": "2027-03-01"}
+    shown = {"text": "Chosen for you.", "where": "customer_id = 'Zoë'"}
+    plan = life.shop.plan(campaign="without", customers=day, disclosure=shown)
+    keep(life.store, life.shop.planned(plan, life.audience(ids), features=life.features(ids)))
+    done = life.forget("Zoë")
+    assert (done.found, len(done.plans)) == (1, 1)
+
+
 def test_a_plan_whose_condition_has_the_customers_number_is_removed_with_them(life):
     ids = ["c0001", "c0002"]
     for campaign, condition in (("without", "customer_id <> 71356177"), ("older", "age > 71356177")):

@@ -209,7 +209,7 @@ def _elsewhere(
     named = [
         record.campaign
         for record in records
-        if any(names_in_condition(record.plan.customers.eligible, customer) for customer in names.customers)
+        if any(names_in_condition(text, customer) for text in record.plan.sql for customer in names.customers)
     ]
     lists = sorted({file for record in records for file in record.plan.lists.values()})
     sentences = [

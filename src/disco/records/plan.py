@@ -379,7 +379,7 @@ class DisclosureSection(_Section):
 
     @model_validator(mode="after")
     def _says_something(self) -> "DisclosureSection":
-        if not self.text.strip():
+        if not (self.text or "").strip():  # `text:` with nothing behind it is null
             raise ValueError("the sentence that customers are shown, such as `text: 'This offer was …'`")
         return self
 
@@ -608,6 +608,11 @@ class Plan(_Section):
         return {key: file for key, file in (("include", self.include), ("exclude", self.exclude)) if file is not None}
 
     @property
+    def sql(self) -> tuple[str, ...]:
+        """The conditions on the customers table, which may name customers."""
+        return (self.customers.eligible, *(() if self.disclosure is None else (self.disclosure.where,)))
+
+    @property
     def offered(self) -> tuple[float, ...]:
         return tuple(self.depths)
 
@@ -718,8 +723,11 @@ def read_guardrails(content: object) -> GuardrailsSection:
         return GuardrailsSection.model_validate(content)
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
+        key = ".".join(("guardrails", *map(str, detail["loc"])))
         problem = _problem({**detail, "loc": ("guardrails", *detail["loc"])}, "settings")
-        raise InputError(problem.file, found=problem.found, expected=problem.expected, fix=problem.fix) from None
+        found = problem.found if key == "guardrails" else f"{problem.found} for {key}"
+        fix = problem.fix.replace("the plan", "the setting")
+        raise InputError("guardrails", found=found, expected=problem.expected, fix=fix) from None
 
 
 def _problem(detail: Any, file: str) -> Problem:

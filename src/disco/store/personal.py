@@ -539,9 +539,11 @@ def _renamed(column: sa.Column[Any], text: str, names: Renaming) -> str:
 
 
 def _condition(plan: str) -> str:
-    """The condition of a plan, kept as JSON; of one that is damaged, all of it."""
+    """The conditions of a plan, kept as JSON; of one that is damaged, all of it."""
     try:
-        return str(json.loads(plan)["customers"].get("eligible", ""))
+        kept = json.loads(plan)
+        shown = (kept.get("disclosure") or {}).get("where", "")
+        return f"{kept['customers'].get('eligible', '')}\n{shown}"
     except (ValueError, TypeError, KeyError, AttributeError):
         return plan
 

@@ -75,7 +75,7 @@ def _(entry: CampaignEntry) -> CampaignEntry:
 def _(difference: PlanDifference) -> PlanDifference:
     settings = tuple(
         replace(one, before=one.before and WITHHELD, after=one.after and WITHHELD)
-        if one.key == "customers.eligible"
+        if one.key in ("customers.eligible", "disclosure.where")  # conditions may name customers
         else one
         for one in difference.settings
     )

@@ -58,6 +58,7 @@ def told(learned_shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     )
     plan = json.loads(json.dumps(yaml.safe_load((folder / "second.yaml").read_text()), default=str))
     plan["customers"]["eligible"] = f"customer_id <> '{CUSTOMER}'"
+    plan["disclosure"] = {"text": "Chosen for you.", "where": f"customer_id = '{CUSTOMER}'"}
     shop = Shop.open(folder)
     with shop.store() as store:
         keys = {
@@ -78,7 +79,8 @@ def told(learned_shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     row = {"event_id": ["e1"], "campaign_id": ["first"], "customer_id": ["x"], "code": ["NONE"]}
     shop.ingest("first", pa.table({**row, "ordered_at": ["2025-09-10"], "full_price": ["3"]}), source=f"{CUSTOMER}.csv")
     names["plan"] = shop.plan(plan).plan_id
-    names["other"] = shop.plan({**plan, "customers": {**plan["customers"], "eligible": "true"}}).plan_id
+    everybody = {**plan, "customers": {**plan["customers"], "eligible": "true"}}
+    names["other"] = shop.plan({**everybody, "disclosure": {"text": "Chosen for you."}}).plan_id
     with TestClient(create_app(Shop.open(folder)), base_url="http://localhost") as client:
         yield Told(client, keys, folder, plan, names)
 
@@ -119,6 +121,14 @@ def test_every_place_names_the_customer_to_planners_and_to_no_viewer(told: Told,
     seen = answers[Role.VIEWER]
     assert seen.status_code == (200 if place.for_viewers else 403)
     assert CUSTOMER not in seen.text.replace(place.address, ""), seen.text
+
+
+@pytest.mark.parametrize("address", [f"{API}/favoured/first?by=country", "/campaigns/first/favoured?by=country"])
+def test_a_column_of_the_customers_is_for_planners(told: Told, address: str) -> None:
+    assert {role: told.get(address, role).status_code for role in (Role.VIEWER, Role.PLANNER)} == {
+        Role.VIEWER: 403,
+        Role.PLANNER: 200,
+    }
 
 
 def test_the_clients_of_a_viewer_and_of_a_planner_read_what_they_may(told: Told) -> None:

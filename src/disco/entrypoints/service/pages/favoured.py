@@ -39,8 +39,9 @@ class FavouredPage(Page):
         return {} if self.table is None else {"favoured": self.table}
 
 
-@router.get("/campaigns/{name}/favoured", Role.VIEWER)
+@router.get("/campaigns/{name}/favoured", Role.PLANNER)
 def favoured(request: Request, shop: ShopOf, name: CampaignName, by: ColumnName = None) -> Response:
+    """For planners: in a small campaign, the values of a column such as an address are its customers."""
     header, columns = campaign_header(shop, name, here="decisions"), _columns(shop, name)
     answer, table = _FIRST, None
     words: tuple[str, ...] = ()
