@@ -1,7 +1,7 @@
 """The most markdown per customer over a period: who may get which depth, at the plan, late and in explanations."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from disco.adapters.engines.local import LocalEngine
 from disco.allocation import allocate
 from disco.campaign import expected_costs, values_of
 from disco.operations.explain import explain
-from disco.operations.launch import launch
+from disco.operations.launch import launch, recall
 from disco.operations.outcomes import ingest
 from disco.operations.plan import plan_id
 from disco.operations.replay import add_propensities
@@ -179,6 +179,19 @@ def test_late_arrivals_and_explanations_keep_to_the_same_limit(shop):
     assert why.runner_up is None
     free = next(name for name in range(200) if name not in spent and (all_costs[name] <= 1.5).all())
     assert not any("Of the limit" in one for one in explain(shop.store, "spring", free, prior=knowing(shop)).words)
+
+
+def test_an_explanation_knows_the_limit_as_it_was_at_the_launch(shop):
+    alone = {"control": {"share": 0}, "holdout": {"share": 0}, **LIMIT}
+    planned = shop.planned(shop.plan(**alone), belief=knowing(shop))
+    launch(shop.store, planned, clock=shop.clock, secret=shop.secret)
+    spent, costs = expected_of(shop), costs_of(shop, shop.people())
+    deep = next(name for name in spent if costs[name][0] <= 3.0 - spent[name] < costs[name][1])
+    before = explain(shop.store, "spring", deep, prior=knowing(shop)).words
+    assert any("and a code of 30% off was expected to cost more" in one for one in before)
+    assert not any("No code was worth" in one or "no other depth was offered" in one for one in before)
+    recall(shop.store, "winter", clock=replace(shop.clock, moment=shop.clock.moment + timedelta(hours=1)))
+    assert explain(shop.store, "spring", deep, prior=knowing(shop)).words == before
 
 
 def test_before_anything_is_learned_the_plan_says_that_the_limit_does_not_bind(shop):

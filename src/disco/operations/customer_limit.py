@@ -40,8 +40,8 @@ def markdown_left(
 ) -> Vector | None:
     """(n,) the expected markdown that each of these customers may still get; None: the plan has no such limit.
 
-    day: the last of the period; None: the first day of the plan's codes. before: campaigns launched from this moment on
-    do not count; None: all count.
+    day: the last of the period; None: the first day of the plan's codes. before: launches and recalls from this moment
+    on do not count; None: all count.
     """
     if plan.customer_limit is None:
         return None
@@ -104,17 +104,19 @@ def _spent(
             continue
         decisions = transaction.decisions.of(name, customers=customers, only_late=valid.start < first)
         decisions = decisions.filter(decisions["code"].is_valid())
-        amounts = _markdown(transaction, other, decisions, known_on=plan.customers.as_of)
+        recalled = other.recalled_at is not None and (before is None or other.recalled_at < before)
+        known = recalled or other.matures_on <= plan.customers.as_of
+        amounts = _markdown(transaction, other, decisions, known=known)
         parts.append(pa.table([decisions["customer_id"].cast(pa.string()), pa.array(amounts)], schema=_SPENT))
     rows = pa.concat_tables(parts).group_by("customer_id", use_threads=False).aggregate([("markdown", "sum")])
     rows = pa.table([rows["customer_id"], pc.round(rows["markdown_sum"], ndigits=_DIGITS)], schema=_SPENT)
     return rows.filter(pc.not_equal(rows["markdown"], 0.0))
 
 
-def _markdown(transaction: Transaction, other: CampaignRecord, decisions: pa.Table, *, known_on: date) -> Vector:
-    """(n,) what the codes took off, where that is known by a day, or else what was expected of them."""
+def _markdown(transaction: Transaction, other: CampaignRecord, decisions: pa.Table, *, known: bool) -> Vector:
+    """(n,) what the codes took off, where that is known, or else what was expected of them."""
     depth = decisions["depth"].to_numpy()
-    if other.recalled_at is not None or other.matures_on <= known_on:
+    if known:
         return np.asarray(bought(transaction, other.campaign, decisions) * depth, np.float64)
     price, rate = (
         pc.fill_null(decisions[name], 0.0).to_numpy() for name in ("expected_full_price", "expected_engagement")

@@ -160,17 +160,19 @@ def explain(
     asked = Audience(
         ids=read_ids([made.customer_id]), context=context, known=np.array([made.known]), markdown_left=left
     )
-    refused = () if arm is Arm.HOLDOUT else _refused(asked, belief, record)
+    refused = () if arm is Arm.HOLDOUT else _refused(asked, belief, record, given=made.depth)
     others = [figure for figure in figures if figure.depth != made.depth and figure.depth not in refused]
     runner_up = max(others, key=lambda figure: figure.surplus, default=None)
     chosen = next((figure for figure in figures if figure.depth == made.depth), None)
     weight, rule, currency = (
         record.plan.objective.revenue_weight,
-        _rule(record, solution, arm, made, was_limited=len(refused) == len(solution.depths)),
+        _rule(record, solution, arm, made, refused=len(refused)),
         store.locale.currency,
     )
     limited = "" if left is None else limit_words(record, float(left[0]), list(map(depth_percent, refused)), currency)
-    at_prices, plain = _verdicts(chosen, runner_up, weight=weight, late=made.late, currency=currency)
+    at_prices, plain = _verdicts(
+        chosen, runner_up, weight=weight, late=made.late, is_limited=bool(refused), currency=currency
+    )
     if len(refused) == len(solution.depths):
         at_prices = plain = "So they got no code."
     changed = chosen is not None and abs(chosen.value - made.value) > _SAME * max(abs(made.value), 1.0)
@@ -216,11 +218,14 @@ def _markdown_left(transaction: Transaction, record: CampaignRecord, made: _Deci
     return markdown_left(transaction, record.plan, read_ids([made.customer_id]), day=day, before=before)
 
 
-def _refused(customer: Audience, belief: Belief, record: CampaignRecord) -> tuple[float, ...]:
-    """The depths that the limit of the customer does not allow."""
+def _refused(customer: Audience, belief: Belief, record: CampaignRecord, *, given: float | None) -> tuple[float, ...]:
+    """The depths that the limit of the customer does not allow.
+
+    given: what they got was allowed, whatever was spent between a late arrival and the campaign's end.
+    """
     depths = np.asarray(record.plan.offered)
     allowed = allowed_depths(customer, belief=belief, depths=depths)
-    return () if allowed is None else tuple(depths[~allowed[0]].tolist())
+    return () if allowed is None else tuple(depth for depth in depths[~allowed[0]].tolist() if depth != given)
 
 
 def _not_a_member(
@@ -297,7 +302,8 @@ def _outcome(record: CampaignRecord, made: _Decision) -> str:
     return f"Customer {made.customer_id} got {made.got}{code} in campaign {record.campaign}{recall}."
 
 
-def _rule(record: CampaignRecord, solution: Solution, arm: Arm, made: _Decision, *, was_limited: bool = False) -> str:
+def _rule(record: CampaignRecord, solution: Solution, arm: Arm, made: _Decision, *, refused: int) -> str:
+    """refused: how many depths the limit of the customer did not allow."""
     if arm is Arm.HOLDOUT and record.plan.holdout.lasting:
         return (
             "They are in the lasting holdout, the same people in every campaign, drawn by the shop's secret and their "
@@ -306,12 +312,18 @@ def _rule(record: CampaignRecord, solution: Solution, arm: Arm, made: _Decision,
     if arm is Arm.HOLDOUT:
         return "They were in the holdout, which gets no codes: it shows what would have happened anyway."
     left_out = " There were not enough codes for everybody, and they got none."
-    if made.depth is not None or was_limited:  # the limit of a customer is a sentence of its own
+    if made.depth is not None or refused == len(solution.depths):  # the limit of a customer is a sentence of its own
         left_out = ""
+    elif refused:
+        left_out = " They got none: there were not enough codes for everybody, or theirs would have cost too much."
     if arm is Arm.CONTROL:
         return f"They were in the control group: depths were assigned at random, in proportion to their caps.{left_out}"
     if solution.prices is None and made.late:
-        how = "their depth was drawn from the codes that were left" if made.code else "no code was left in the reserve"
+        how = (
+            "their depth was drawn from the codes that were left"
+            if made.code
+            else f"no code{' that they may have' * bool(refused)} was left in the reserve"
+        )
         return f"They arrived after the launch of a random campaign; {how}."
     if solution.prices is None:
         return f"The campaign was random: depths were assigned at random, in proportion to their caps.{left_out}"
@@ -375,15 +387,25 @@ def _by_depth(figures: tuple[DepthFigures, ...], text: Callable[[DepthFigures], 
 
 
 def _verdicts(
-    chosen: DepthFigures | None, runner_up: DepthFigures | None, *, weight: float, late: bool, currency: Currency
+    chosen: DepthFigures | None,
+    runner_up: DepthFigures | None,
+    *,
+    weight: float,
+    late: bool,
+    is_limited: bool,
+    currency: Currency,
 ) -> tuple[str, str]:
-    """What decided between the depths: at shadow prices, and for readers who know none."""
+    """What decided between the depths: at shadow prices, and for readers who know none.
+
+    is_limited: whether the limit of the customer did not allow some, which are not among these.
+    """
     money = partial(money_text, currency=currency)
     if chosen is None:
         if runner_up is None or runner_up.surplus <= 0:
+            code = "No code within the limit" if is_limited else "No code"
             return (
-                "No code was worth its shadow price for them, so they got none.",
-                "No code was worth more with them than with somebody else, so they got none.",
+                f"{code} was worth its shadow price for them, so they got none.",
+                f"{code} was worth more with them than with somebody else, so they got none.",
             )
         other = depth_percent(runner_up.depth)
         reason = "no such code was left" if late else "they tied with others for the last codes"
@@ -398,7 +420,8 @@ def _verdicts(
         more = "more" if value >= price else "less"
         plain += f" and {money(price)} with somebody else: {money(abs(value - price))} {more}"
     if runner_up is None:
-        return f"{at_prices}; no other depth was offered.", f"{plain}. No other depth was offered."
+        why = "within the limit" if is_limited else "offered"
+        return f"{at_prices}; no other depth was {why}.", f"{plain}. No other depth was {why}."
     other, behind = depth_percent(runner_up.depth), (chosen.surplus - runner_up.surplus) / weight
     if behind >= 0:
         second = f"{other} was second, {money(behind)} behind."
