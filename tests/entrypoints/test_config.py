@@ -361,7 +361,20 @@ def test_guardrails_of_the_settings_are_those_of_plans_without_their_own(tmp_pat
         ("{refunds: {then: tell}}", "a limit for refunds, such as `refunds: {above: 20%, then: tell}`"),
         ("{refund: {above: 10%, then: tell}}", "Did you mean refunds?"),
         ("{}", "one of spend"),
+        (
+            "{refunds: {above: 10%}}",
+            "nothing for guardrails.refunds.then; expected a value. Add `guardrails.refunds.then:`",
+        ),
     ):
         with pytest.raises(PlanError) as refused:
             load_settings(write(tmp_path, f"guardrails: {given}\n"), environment={})
         assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("sender", ["a@b\nBcc: c@d", "Shop <a@b>", "ä@b", "a@b, c@d", "(c)a@b", "nobody", ""])
+def test_the_sender_of_mails_is_one_plain_address(tmp_path: Path, sender: str) -> None:
+    written = yaml.safe_dump({"smtp": {"host": "mail.example", "sender": sender}})
+    with pytest.raises(PlanError, match=r"smtp\.sender: .*expected one address without a name beside it"):
+        load_settings(write(tmp_path, written), environment={})
+    with pytest.raises(PlanError, match=r"smtp\.host: found nothing; expected a value\. Add `smtp\.host`"):
+        load_settings(write(tmp_path, "smtp: {sender: disco@shop.example}\n"), environment={})

@@ -153,3 +153,17 @@ def test_addresses_that_are_none_are_refused(store_url: str, url: str) -> None:
     with pytest.raises(InputError):
         webhooks.add_webhook(store, url=url, events=[Event.CAMPAIGN_PAUSED], clock=Clock())
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"host": "mail..example"}, "did not take the mail"),
+        ({"host": "127.0.0.1", "user": "disco"}, "The setting `smtp.user` has no password"),
+    ],
+)
+def test_a_server_that_cannot_be_asked_is_a_delivery_to_be_tried_again(given: dict[str, str], words: str) -> None:
+    smtp = SmtpSettings(**given, port=1, sender="disco@shop.example", security="none")
+    told = b'{"id": "a", "event": "campaign.paused", "at": "2027-03-08", "data": {"campaign": "spring"}}'
+    with pytest.raises(DeliveryError, match=words):
+        MailSender(smtp)("mailto:buyer@shop.example", {}, told)

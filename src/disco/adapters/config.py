@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from disco.adapters.files import read_yaml
-from disco.records.arguments import read_number, refuse_protected
+from disco.records.arguments import MAIL_ADDRESS, read_number, refuse_protected
 from disco.records.chunks import read_threads
 from disco.records.errors import InputError, MissingPartError, PlanError, Problem, UsageError, as_given, expected_of
 from disco.records.forecasting import CalendarEntry, ForecastRules, Level, SeasonSource, check_calendar
@@ -285,11 +285,17 @@ class SmtpSettings(_Section):
 
     host: str = Field(min_length=1, max_length=253, description="its name")
     port: int = Field(587, ge=1, le=65535)
-    sender: str = Field(
-        pattern=r"^[^@\s]+@[^@\s]+$", max_length=254, description="from whom mails are, such as disco@shop.example"
-    )
+    sender: str = Field(max_length=254, description="from whom mails are, such as disco@shop.example")
     security: Literal["starttls", "tls", "none"] = Field("starttls", description="none: on a trusted machine alone")
     user: str | None = Field(None, description="its password is DISCO_SMTP_PASSWORD, or in the file that _FILE names")
+
+    @field_validator("sender")
+    @classmethod
+    def _one_address(cls, sender: str) -> str:
+        if MAIL_ADDRESS.fullmatch(sender) is None:
+            expected = "one address without a name beside it, such as disco@shop.example"
+            raise InputError("smtp.sender", found=repr(sender), expected=expected)
+        return sender
 
 
 def smtp_password(environment: Mapping[str, str]) -> str | None:
@@ -723,6 +729,8 @@ def _problem(detail: Any, origin: Mapping[str, str]) -> Problem:
         near = get_close_matches(str(detail["loc"][-1]), known, n=1)
         fix = f"Did you mean {near[0]}?" if near else "Remove it."
         return Problem("unknown_setting", origin[name], "", f"the setting {key}", f"one of {', '.join(known)}", fix)
+    if detail["type"] == "missing":
+        return Problem("setting", f"{origin[name]}, {key}", "", "nothing", "a value", f"Add `{key}`.")
     refused = detail.get("ctx", {}).get("error")
     if isinstance(refused, InputError):
         found = as_given(detail["input"]) if isinstance(detail["input"], str | int) else str(refused.found)

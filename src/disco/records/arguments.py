@@ -14,6 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError
 
+MAIL_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
+"""One address, without a name beside it and without anything that a header could read as more than one."""
+
 
 def read_number(
     value: object,

@@ -5,7 +5,6 @@ that is away delays no other job. Mails are not signed and hold what the event s
 """
 
 import json
-import re
 import smtplib
 import ssl
 from collections.abc import Mapping
@@ -14,13 +13,13 @@ from email.message import EmailMessage
 from email.utils import make_msgid
 from typing import TYPE_CHECKING, Any
 
+from disco.records.arguments import MAIL_ADDRESS
 from disco.records.errors import DeliveryError, InputError
 
 if TYPE_CHECKING:
     from disco.adapters.config import SmtpSettings
 
 MAIL = "mailto:"
-_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
 _TIMEOUT_S = 10.0
 
 
@@ -31,7 +30,7 @@ def read_address(url: str) -> str:
     'buyer@shop.example'
     """
     address = url.removeprefix(MAIL)
-    if _ADDRESS.fullmatch(address):
+    if MAIL_ADDRESS.fullmatch(address):
         return address
     raise InputError("address of a mail", found=repr(address), expected="one such as mailto:buyer@shop.example")
 
@@ -48,11 +47,14 @@ class MailSender:
         if self.smtp is None:
             fix = "Set `smtp: {host: …, sender: …}` in disco.yaml, and start the worker again."
             raise DeliveryError("The setting `smtp` names no server for mails", fix=fix)
+        if self.smtp.user is not None and not self.password:
+            fix = "Put it into DISCO_SMTP_PASSWORD, or its file into DISCO_SMTP_PASSWORD_FILE; start the worker again."
+            raise DeliveryError("The setting `smtp.user` has no password", fix=fix)
         message = _message(json.loads(body), sender=self.smtp.sender, to=read_address(url))
         try:
             with self._connected() as server:
                 server.send_message(message)
-        except (smtplib.SMTPException, OSError) as error:  # SSL errors are OSErrors, too
+        except (smtplib.SMTPException, OSError, UnicodeError) as error:  # of TLS, and of names that are no ASCII, too
             raise DeliveryError(f"The mail server did not take the mail ({_reason(error)})") from error
         return 250
 
