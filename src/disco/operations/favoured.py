@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 50
 """Of a column; one with more is an id or an amount."""
-_EMPTY = "(empty)"
+EMPTY = "(empty)"
 _KEY = "fairness.column"
 
 
@@ -99,7 +99,7 @@ def who_is_favoured(store: Store, data: "ShopData", name: str, *, by: str) -> Fa
             paid = bought(transaction, record.plan.campaign, decisions)
         else:
             decisions, paid = transaction.plans.tables(record.plan_id).decisions, None
-    column, labels = _labels(data, record.plan, decisions, by, key="--by")
+    column, labels = labels_by(data, record.plan, decisions, by, key="--by")
     reached = np.asarray(pc.not_equal(decisions["arm"], str(Arm.HOLDOUT)).to_numpy(), np.bool_)
     values, group = _numbered(labels.filter(pa.array(reached)), column, key="--by")
     depth = _depths(decisions)
@@ -145,7 +145,7 @@ def _depths(decisions: pa.Table) -> Vector:
     return np.asarray(pc.fill_null(decisions["depth"], 0.0).to_numpy(), np.float64)
 
 
-def _labels(data: "ShopData", plan: Plan, decisions: pa.Table, by: str, *, key: str) -> tuple[str, pa.Array]:
+def labels_by(data: "ShopData", plan: Plan, decisions: pa.Table, by: str, *, key: str) -> tuple[str, pa.Array]:
     """The column as the table spells it, and (n,) each customer's value in it as text."""
     with data.customers(plan.customers.table) as (name, source):
         names = [one for one in source.schema.names if one != "customer_id"]
@@ -158,16 +158,26 @@ def _labels(data: "ShopData", plan: Plan, decisions: pa.Table, by: str, *, key: 
         table = columns_of(source, ["customer_id", column])
     ids = decisions["customer_id"].cast(pa.large_string()).combine_chunks()
     place = pc.index_in(ids, value_set=table["customer_id"].cast(pa.large_string()).combine_chunks())
-    texts = table[column].cast(pa.string()).combine_chunks().take(place)
-    return column, pc.fill_null(texts, _EMPTY)
+    try:
+        texts = table[column].cast(pa.string()).combine_chunks().take(place)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # lists, records, bytes that are no text
+        found = f"column {column} of type {table.schema.field(column).type}"
+        raise InputError(key, found=found, expected="a column of texts, numbers or dates, such as a country") from None
+    return column, pc.fill_null(texts, EMPTY)
 
 
-def _numbered(labels: pa.Array, column: str, *, key: str) -> tuple[list[str], Integers]:
-    """The values in their order, and (n,) the place of each customer's."""
+def few_values(labels: pa.Array, column: str, *, key: str) -> list[str]:
+    """The values in their order; InputError where there are more than a reader can compare."""
     values = sorted(pc.unique(labels).to_pylist())
     if len(values) > MOST_VALUES:
         found = f"{len(values):,} different values in column {column}"
         raise InputError(key, found=found, expected=f"a column with at most {MOST_VALUES}, such as a country")
+    return values
+
+
+def _numbered(labels: pa.Array, column: str, *, key: str) -> tuple[list[str], Integers]:
+    """The values in their order, and (n,) the place of each customer's."""
+    values = few_values(labels, column, key=key)
     place = pc.index_in(labels, value_set=pa.array(values, labels.type))
     return values, np.asarray(place.to_numpy(zero_copy_only=False), np.int64)
 
@@ -191,6 +201,8 @@ def _sentences(
         listed = ", ".join(f"{one.value} ({one.customers:,})" for one in small)
         words.append(f"Not judged, because fewer than {LEAST_CUSTOMERS} customers have the value or another: {listed}.")
     seen = [one.depth.gap for one in groups if one.depth.gap is not None]
+    if len(groups) == 1:
+        return f"All customers have the same {column}, so there is nobody to compare them with.", ()
     if not seen:
         return f"No two values of {column} have enough customers to compare.", tuple(words)
     if gaps:
@@ -219,7 +231,9 @@ def _gap_words(gap: Estimate) -> str:
 def refuse_fairness(data: "ShopData", plan: Plan) -> None:
     """InputError where the rule names a column that the customers do not have."""
     if plan.fairness is not None:
-        _labels(data, plan, pa.table({"customer_id": pa.array([], pa.large_string())}), plan.fairness.column, key=_KEY)
+        labels_by(
+            data, plan, pa.table({"customer_id": pa.array([], pa.large_string())}), plan.fairness.column, key=_KEY
+        )
 
 
 def fairness_warnings(data: "ShopData", planned: "Planned") -> tuple[str, ...]:
@@ -230,7 +244,7 @@ def fairness_warnings(data: "ShopData", planned: "Planned") -> tuple[str, ...]:
     rule, decisions = planned.plan.fairness, planned.decisions
     if rule is None:
         return ()
-    column, labels = _labels(data, planned.plan, decisions, rule.column, key=_KEY)
+    column, labels = labels_by(data, planned.plan, decisions, rule.column, key=_KEY)
     reached = np.asarray(pc.not_equal(decisions["arm"], str(Arm.HOLDOUT)).to_numpy(), np.bool_)
     values, group = _numbered(labels.filter(pa.array(reached)), column, key=_KEY)
     depth = _depths(decisions)[reached]
@@ -250,7 +264,7 @@ def fairness_warnings(data: "ShopData", planned: "Planned") -> tuple[str, ...]:
         )
         if rule.then == "refuse":
             fix = "Limit the depths by `segments` of this column, or raise fairness.at_most."
-            raise StateError(f"Campaign {planned.plan.campaign}: {words[0]}", fix=fix)
+            raise StateError(f"Campaign {planned.plan.campaign}: {words[0].removesuffix('.')}", fix=fix)
     seen = [gap.standard_error or 0.0 for one in found if (gap := one.gap) is not None]
     reach = max(((one.gap.upper or 0.0) - one.gap.value for one in found if one.gap is not None), default=0.0)
     if seen and reach > most:

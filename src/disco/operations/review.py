@@ -15,6 +15,7 @@ from disco.campaign import Belief
 from disco.features.builder import day_after_last_order
 from disco.operations.approvals import PlanApproval, plan_approval
 from disco.operations.audience import ShopData, sources_of
+from disco.operations.favoured import EMPTY, MOST_VALUES, few_values, labels_by
 from disco.operations.forecast import draw_totals
 from disco.operations.launch import plan_id_of
 from disco.operations.learn import belief_at
@@ -31,11 +32,10 @@ from disco.operations.plan_warnings import (
 )
 from disco.operations.site import Site
 from disco.records.arrays import Flags, Integers
-from disco.records.arrow_tables import columns_of
 from disco.records.campaign_records import PlanRecord
 from disco.records.decisions import Arm, Audience
 from disco.records.depths import depth_percent
-from disco.records.errors import InputError, PlanError
+from disco.records.errors import PlanError
 from disco.records.estimate import Estimate
 from disco.records.jobs import Draft
 from disco.records.money import GBP
@@ -47,10 +47,7 @@ from disco.records.wording import counted, money, validity
 from disco.records.wording import date as day_text
 from disco.store import Store
 
-MOST_VALUES = 50
-"""Of a column to break down by; a column with more is an id or an amount."""
 _DECILES = 10
-_EMPTY = "(empty)"
 _OTHERS = "(others)"
 
 
@@ -160,7 +157,7 @@ def _parts(
     else:
         notes.append("The plan keeps no features, so there are no spend deciles.")
     for column, label in _labels_of(planned.plan).items():
-        parts += _by_value(column, _few_values(planned.plan, pc.fill_null(decisions[label].combine_chunks(), _EMPTY)))
+        parts += _by_value(column, _few_values(planned.plan, pc.fill_null(decisions[label].combine_chunks(), EMPTY)))
     for column in by:
         if column not in _labels_of(planned.plan):
             parts += _by_column(planned, data, column)
@@ -174,17 +171,8 @@ def _labels_of(plan: Plan) -> dict[str, str]:
 
 
 def _by_column(planned: Planned, data: ShopData, column: str) -> Iterator[tuple[str, str, Flags]]:
-    with data.customers(planned.plan.customers.table) as (name, source):
-        if column not in source.schema.names or column == "customer_id":
-            others = ", ".join(one for one in source.schema.names if one != "customer_id")
-            raise InputError("--by", found=f"no column {column} in {name}", expected=f"one of {others}")
-        table = columns_of(source, ["customer_id", column])
-    ids = planned.decisions["customer_id"].cast(pa.string()).combine_chunks()
-    place = pc.index_in(ids, value_set=table["customer_id"].cast(pa.string()).combine_chunks())
-    texts = pc.fill_null(table[column].cast(pa.string()).combine_chunks().take(place), _EMPTY)
-    if (count := len(pc.unique(texts))) > MOST_VALUES:
-        found = f"{count:,} different values in column {column}"
-        raise InputError("--by", found=found, expected=f"a column with at most {MOST_VALUES}, such as a country")
+    column, texts = labels_by(data, planned.plan, planned.decisions, column, key="--by")
+    few_values(texts, column, key="--by")
     yield from _by_value(column, texts)
 
 
