@@ -5,7 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from disco.allocation import Segments, Status, allocate, frontier
+from disco.allocation import Segments, Status, allocate, frontier, paths, solve
+from disco.allocation.limits import Tree, tree_of
+from disco.allocation.problem import read_problem
+from disco.allocation.table import TableInMemory
 from disco.records.errors import LimitError
 
 
@@ -131,3 +134,40 @@ def test_a_cell_beyond_the_grid_is_never_called_optimal_without_being_so(custome
     assert result.bound >= without.value * (1 - 1e-12)
     if result.status is Status.OPTIMAL:
         assert result.value == pytest.approx(without.value, rel=1e-11)
+
+
+def test_a_pass_of_tied_values_is_not_repeated_around_the_same_prices(monkeypatch):
+    """The rule settles more customers than a limit allows: no other prices are found."""
+    table_ = TableInMemory(read_problem(np.round(table(9_000)), [2_000] * 3), 0.0)
+    passes = []
+    screen = TableInMemory.screen
+    monkeypatch.setattr(TableInMemory, "screen", lambda *given, **more: passes.append(given) or screen(*given, **more))
+    monkeypatch.setattr(Tree, "left_after", lambda tree, counts: (tree.low, np.full(tree.nodes, -1)))
+    placed, _ = solve._by_ties(table_.keyed(), tree_of(table_.problem.limits), None)
+    assert placed is None
+    assert len(passes) == 1
+
+
+def test_interpreted_moves_are_the_fewer_the_more_limits_there_are(monkeypatch):
+    """Each move looks at all pairs of limits; a call must end before the patience of a person has."""
+
+    class Patient:
+        def __init__(self) -> None:
+            self.steps: list[int] = []
+
+        def is_patient(self) -> bool:
+            return True
+
+        def __call__(self, network: paths.Network, steps: int) -> int:
+            self.steps.append(steps)
+            return 0
+
+    asked = []
+    for segments in (1, 30):
+        monkeypatch.setattr(paths, "_search", Patient())
+        labels = np.arange(300) % segments
+        limits = Segments(labels, {label: {"caps": [5] * 8} for label in range(segments)})
+        problem = read_problem(table(300, 8), [20] * 8, segments=limits)
+        solve.solve(problem)
+        asked += paths._search.steps
+    assert asked == [64, 2**18 // tree_of(problem.limits).nodes ** 2]

@@ -1,15 +1,20 @@
 """The budget solve of many customers: whom a pass settles, and the whole against HiGHS and against other routes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from disco import LocalEngine
-from disco.allocation import Segments, Status, allocate, budget, rate_range
+from disco.allocation import Segments, Status, allocate, budget, lagrangian, rate_range, rules
 from disco.allocation.highs import _run
-from disco.allocation.lagrangian import Lagrangian, Priced
+from disco.allocation.lagrangian import Lagrangian, Priced, SettledRest
 from disco.allocation.limits import UNLIMITED
 from disco.allocation.problem import Rows, read_problem
-from disco.allocation.rules import InRange, PriceBox, RateRange
+from disco.allocation.rate_range import BudgetTable
+from disco.allocation.rules import InBox, InRange, PriceBox, RateRange, choice_sums
+from disco.records.errors import InputError
+from disco.records.identity import customer_keys
 
 KINDS = ("smooth", "proportional", "whole numbers", "heavy tails", "free cells", "floors", "segments", "eligible")
 
@@ -222,15 +227,93 @@ def test_unlimited_depths_stay_unlimited_among_the_contested(small_samples):
 
 def test_two_sides_of_a_jump_meet_where_the_most_even_pair_says():
     problem = read_problem(np.ones((1, 1)), [1], costs=np.ones((1, 1)), budget=1.0)
-    lagrangian = Lagrangian(problem, warm=None)
+    whole = Lagrangian(problem, warm=None)
 
     def at(rate: float, *, beyond: bool) -> Priced:
         """Spending falls by 20 per unit of λ and by 100 at λ = 3.5; d worth = λ · d spending."""
         spent, worth = 200.0 - 20.0 * rate, 10_000.0 - 10.0 * rate**2
         if beyond:
             spent, worth = spent - 100.0, worth - 350.0
-        return Priced(rate, None, worth * lagrangian.grid.unit, spent, beyond, 0.0)  # type: ignore[arg-type]
+        return Priced(rate, None, worth * whole.grid.unit, spent, beyond, 0.0)  # type: ignore[arg-type]
 
     above, below = [at(3.4, beyond=False), at(3.49, beyond=False)], [at(3.6, beyond=True)]
-    assert abs(lagrangian.crossing(above[-1], below[-1]) - 3.5) > 9e-4
-    assert lagrangian._meeting(above, below) == pytest.approx(3.5, abs=1e-12)
+    assert abs(whole.crossing(above[-1], below[-1]) - 3.5) > 9e-4
+    assert whole._meeting(above, below) == pytest.approx(3.5, abs=1e-12)
+
+
+def test_a_bound_at_prices_where_the_settled_are_not_settled_does_not_count():
+    rng = np.random.default_rng(2)
+    problem = read_problem(rng.random((50, 2)), [10, 10], costs=rng.random((50, 2)), budget=4.0)
+    whole = Lagrangian(problem, warm=None)
+    ends = whole.at(0.50), whole.at(0.51)
+    wide = tuple(PriceBox(end.solution.prices[None], np.full((1, 2), 1.0), 0.0) for end in ends)
+    nowhere = tuple(box._replace(centre=box.centre + 5.0) for box in wide)
+    bounds = []
+    for boxes in (wide, nowhere):
+        ranges = (RateRange((0.4, 0.6), boxes),)
+        rest = SettledRest(whole.grid, lambda choice: True, np.arange(50), np.full(50, -1, np.int16), 0, 0, ranges)
+        part = Lagrangian(problem, warm=None, rest=rest)
+        over_budget, within_budget = part.at(0.50), part.at(0.51)
+        bounds.append((part.between([over_budget], [within_budget]), within_budget))
+    (drawn_on, _), (alone, within_budget) = bounds
+    assert 0.5 <= drawn_on.rate < 0.51
+    assert alone is within_budget
+
+
+def test_an_end_of_a_range_is_asked_alone():
+    scarce = PriceBox(np.array([[1.0]]), np.array([[np.inf]]), 0.0)
+    known = PriceBox(np.array([[1.0]]), np.array([[0.1]]), 0.0)
+    range_ = RateRange((1.0, 2.0), (known, scarce))
+    assert range_.holds(1.0, np.array([[1.05]]))
+    assert not range_.holds(1.0, np.array([[1.2]]))
+    assert range_.holds(2.0, np.array([[9.0]]))
+
+
+def test_wide_boxes_are_tried_where_prices_that_become_nothing_leave_too_many_open(small_samples, monkeypatch):
+    tried = []
+    contested_part = budget.contested_part
+
+    def watched(table, **more):
+        attempt = (more["spread"], more["to_nothing"])
+        tried.extend([attempt] if attempt not in tried else [])
+        part = None if more["to_nothing"] else contested_part(table, **more)
+        if part is not None and len(tried) == 1:  # the first range is made to miss the budget
+            at = part.problem.at
+            monkeypatch.setattr(part.problem, "at", lambda rate: replace(at(rate), fits=True))
+        return part
+
+    monkeypatch.setattr(budget, "contested_part", watched)
+    monkeypatch.setattr(budget, "become_nothing", lambda *ends: np.ones(1, np.bool_))
+    problem = read_problem(**instance("smooth", np.random.default_rng([0, 77]), 3000))
+    found = budget._among_contested(BudgetTable.of(Lagrangian(problem, warm=None)))
+    assert tried == [(3.5, False), (3.5, True), (9.0, False)]
+    assert found is not None
+    assert found.solution.feasible
+
+
+def test_an_infinite_value_outside_of_the_samples_is_refused_before_sums(monkeypatch):
+    for module in (lagrangian, rate_range, rules):
+        monkeypatch.setattr(module, "choice_sums", choice_sums.plain())  # as in a new environment
+    rng = np.random.default_rng(0)
+    values, costs = rng.lognormal(size=(21_000, 1)), rng.random((21_000, 1))
+    last = customer_keys(np.arange(21_000)).argmax()
+    values[last, 0] = np.inf
+    with pytest.raises(InputError, match=f"values, row {last + 1}, column 0"):
+        allocate(values, [10_000], costs=costs, budget=0.3 * costs.sum())
+
+
+def test_single_precision_is_rounded_once_where_costs_nearly_cancel_values():
+    """Worth 0.9 and 0.89: the difference of value and price, 999,999.9, is 999,999.875 in single precision."""
+    rows = Rows(
+        np.empty(0, np.uint64),
+        np.array([[1e6], [0.89]], np.float32),
+        None,
+        np.array([[999_999], [0]], np.float32),
+        None,
+    )
+    box = PriceBox(np.array([[0.1, 0.0]]), np.zeros((1, 2)), 0.0)
+    for group in (None, np.zeros(1, np.int64)):
+        some = rows._replace(group=group)
+        at = box if group is None else box._replace(centre=np.tile(box.centre, (2, 1)), width=np.zeros((2, 2)))
+        found = InBox(at, 1e-4, rate=1.0).settle(some, slice(0, 1), 1)
+        assert found.opened or found.choice.tolist() == [0]

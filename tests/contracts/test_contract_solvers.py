@@ -44,7 +44,7 @@ def by_paths_until_compiled(problem: AllocationProblem) -> Allocation:
         left = 100 * problem.customers
         patch.setattr(solver._PATHS_BEFORE_COMPILING, "left", left)
         found = _proved(problem, solver.solve(problem))
-        left -= problem.customers if problem.limits.segment is None else 0
+        left -= problem.customers if problem.limits.segment is None and not problem.limits.has_floors else 0
         assert solver._PATHS_BEFORE_COMPILING.left == left
         return found
 

@@ -10,7 +10,10 @@ import sys
 import numpy as np
 import pytest
 
+import disco
+from disco.allocation import solve
 from disco.allocation.dual import box
+from disco.belief import algebra
 from disco.belief.curves import demand_curve
 from disco.belief.elementary import exponential, exponentials
 from disco.belief.encodings import SmoothSpline
@@ -103,7 +106,8 @@ for values, arguments in (
     (base, {"caps": [300, 200, 100, 400], "ids": ids}),
     (base.astype(np.float32), {"caps": [300, 200, 100, 0], "eligible": flags}),
     (np.round(base), {"caps": [300, 300, 300, 300]}),
-    (base, {"caps": [400, 300, 200, 100], "floors": [350, 0, 190, 0], "eligible": flags}),
+    (np.tile(base, (2, 1)), {"caps": [600, 400, 200, 800], "ids": [f"c{number}" for number in range(3000)]}),
+    (base[:350], {"caps": [80, 60, 40, 90], "costs": np.abs(base[:350, ::-1]), "budget": 60.0}),
     (base, {"caps": [400] * 4, "segments": disco.Segments(groups, {"a": {"caps": [100, 90, 80, 70]}})}),
 ):
     found = disco.allocate(values, **arguments)
@@ -131,6 +135,29 @@ def test_first_calls_are_interpreted_and_give_the_bytes_of_compiled_ones(tmp_pat
         answers[patience] = done.stdout.split()
     assert answers["100.0"] == [answers["0.0"][0], "False"]
     assert answers["0.0"][1] == "True"
+
+
+def test_no_result_depends_on_whether_newton_was_compiled(monkeypatch):
+    """With floors prices may depend on where they began, so that tables with floors go the same way everywhere."""
+    exactly = [100, 100, 150]
+    problems = []
+    for seed in range(9):
+        rng = np.random.default_rng(seed)
+        values, costs = rng.normal(size=(350, 3)), rng.random((350, 3))
+        given = {"caps": exactly, "floors": exactly}
+        cheapest = -disco.allocate(-costs, **given).value
+        dearest = costs[np.arange(350), disco.allocate(values, **given).choice].sum()
+        problems.append((values, {**given, "costs": costs, "budget": 0.5 * (cheapest + dearest)}))
+    values = np.random.default_rng(1).normal(size=(5000, 3))
+    problems.append((values, {"caps": [1500, 1500, 2000], "floors": [1500, 1500, 2000]}))
+    problems.append((values, {"caps": [1500, 1500, 1000]}))
+    found = {}
+    for ready in (False, True):
+        monkeypatch.setattr(solve, "_PATHS_BEFORE_COMPILING", solve._PathsBeforeCompiling(0 if ready else 10**9))
+        monkeypatch.setattr(compiled.Kernel, "is_ready", lambda kernel, ready=ready: ready)
+        results = [disco.allocate(values, **given) for values, given in problems]
+        found[ready] = [(one.choice.tobytes(), one.prices.tobytes(), one.value, one.bound) for one in results]
+    assert found[False] == found[True]
 
 
 def test_error_bars_of_prices_have_the_same_bits_interpreted():
@@ -171,6 +198,10 @@ def test_a_kernel_is_compiled_when_patience_has_run_out():
     assert kernel(np.empty(10_000_000)) == 10_000_000
     assert kernel._compiled is not None
     assert not kernel.is_patient()
+    failing = compiled.njit(patient=True)(lambda numbers: numbers.missing)
+    with pytest.raises(AttributeError):
+        failing(np.empty(0))
+    assert failing._patience < compiled._PATIENCE
     slow = compiled.njit(patient=True)(lambda numbers: numbers.size)
     slow._patience = 1e-9
     assert slow(np.empty(0)) == 0
@@ -178,6 +209,30 @@ def test_a_kernel_is_compiled_when_patience_has_run_out():
     assert slow._compiled is None
     assert slow(np.empty(0)) == 0
     assert slow._compiled is not None
+
+
+def test_patient_kernels_take_no_logarithms_or_powers_of_a_library():
+    """What an interpreter and a compiler take from different libraries has different bits."""
+    library = {"log", "log2", "log10", "log1p", "exp", "expm1", "sin", "cos", "tan", "pow", "power", "hypot", "lgamma"}
+    seen = set()
+
+    def check(kernel):
+        if kernel in seen:
+            return
+        seen.add(kernel)
+        code = kernel.__wrapped__.__code__
+        assert not library & set(code.co_names), kernel.__qualname__
+        for name in code.co_names:
+            called = kernel.__wrapped__.__globals__.get(name)
+            if isinstance(called, compiled.Kernel):
+                check(called)
+
+    for module in [module for name, module in sys.modules.items() if name.startswith("disco.")]:
+        for kernel in vars(module).values():
+            if isinstance(kernel, compiled.Kernel) and kernel._patience != 0.0:
+                check(kernel)
+    assert algebra._inverse_root in seen
+    assert len(seen) > 20
 
 
 @pytest.mark.parametrize("terminal", [True, False], ids=["a terminal", "a pipe"])

@@ -194,6 +194,8 @@ def _among_contested(table: BudgetTable) -> BudgetSolution | None:
             if ends[0].jumps_to(ends[1]):  # a whole depth moves at one budget price: another pass could not part them
                 break
         if ends is None or here is None:
+            if to_nothing:  # these boxes are wider than the first and may be too wide, where those of all are not
+                continue
             return None
         over_budget, within_budget = here.at(ends[0].rate), here.at(ends[1].rate)
         feasible = over_budget.solution.feasible and within_budget.solution.feasible

@@ -7,8 +7,9 @@ For any prices, with q = depth price + segment price + budget price · cost, no 
 (prices of limits without a cap may not be positive). The bound is taken as value + what each customer and each limit
 leaves on the table, term by term: differences of two large sums would drown the gap in rounding. A customer's loss is
 rounding, and counts as none, below 2⁻⁴⁹ of their largest cell and the dearest price, which set the grid of the solver;
-but only while it is also below 2⁻⁴⁰ of the two places it is a difference of (or below 2⁻⁹⁹⁹). So a table whose cells
-span more than the grid's 52 bits is stated as WITHIN_GAP, never as optimal.
+but only while it is also below 2⁻⁴⁰ of the two places it is a difference of (or below 2⁻⁹⁹⁹). So a loss
+that the grid of the solver is too coarse to see counts here: cells that span more than its 52 bits give a gap. Like any
+gap it is relative, and one of at most `PROVED` is called optimal.
 
 Why the bound holds: take any allocation within the limits. A customer who has place k in it is worth v_ik = q_ik +
 (v_ik - q_ik), and the second part is at most the customer's maximum above. The first parts add up, limit by limit, to

@@ -1,7 +1,7 @@
 """Prices that nearly balance supply and demand, with error bars: damped Newton on the dual of a sample.
 
     D(p) = Σ_k (p_k⁺ high_k - p_k⁻ low_k) + Σ_i max(0, max_k v_ik - p_k),   dD/dp_k = limit_k - customers who want k,
-    d²D/dp_k dp_l = -(customers indifferent between k and l, per unit of price)
+    d²D/dp_k dp_l = -(customers indifferent between k and l, per unit of price); where k = l, the sum of those of k
 
 The kinks of D blur into a density of ties: customers whose best two places are closer than a window, per unit of that
 window. How far counts may be off, carried through that density, gives the error bars. A scarce depth, with codes for a
@@ -15,7 +15,7 @@ With the density of ties Q_g of each segment and B_g, which takes prices of limi
     dD/dy = cap - customers below,   d²D/dy² = Σ_g B_gᵀ Q_g B_g
 
 What is what, in the symbols of docs/maths.md: `demand` counts who wants each depth, so that `_gradient` is dD/dp;
-`tie_density` is the negative of d²D/dp²; `descend` is Newton, p ← p + (density)⁻¹ (wanted - limit), damped; `box` is
+`tie_density` is d²D/dp²; `descend` is Newton, p ← p + (density)⁻¹ (wanted - limit), damped; `box` is
 the covariance (density)⁻¹ · noise · (density)⁻¹ of where it ends, and the half-widths that follow from it. Values and
 prices are in money, counts in customers of the sample, densities in customers per unit of money.
 

@@ -221,6 +221,7 @@ class Lagrangian:
         self.holds = True  # whether everybody else was settled rightly at all budget prices so far
         if rest is None:
             largest, money = largest_of(problem.values, problem.eligible), problem.limits.budget
+            problem.refuse_unless_finite(largest)  # before sums in whole numbers, which could not hold it
             self.grid = SumGrid.of(problem.customers, largest, problem.largest_cost, money, problem.least_top)
         else:
             self.grid = rest.grid
@@ -281,7 +282,8 @@ class Lagrangian:
         return replace(solution, choice=self.rest.with_open(solution.choice).astype(np.int16))
 
     def between(self, above: list[Priced], below: list[Priced]) -> Priced:
-        """The bound where the narrowest of two sides cross, at prices drawn on from either side: any prices bound.
+        """The bound where the narrowest of two sides cross, at prices drawn on from either side: any prices bound, at
+        which the customers who were settled before are settled.
 
         Where a whole depth becomes worthless at one rate, or trades places with another, solving next to that rate is
         dear, and this is as good. With one allocation on either side, there are also the prices that these have there:
@@ -295,7 +297,13 @@ class Lagrangian:
         alone = len(above) == len(below) == 1 and math.isfinite(within_budget.rate)
         if alone and within_budget.solution.tree.leaf.shape[0] == 1 and not self.problem.limits.has_floors:
             bounds += [self._kept_to(side, rate) for side in (over_budget, within_budget)]
+        bounds = [one for one in bounds if self._settled_at(one)]
         return min(bounds, key=lambda priced: priced.bound, default=within_budget)
+
+    def _settled_at(self, priced: Priced) -> bool:
+        """Whether everybody else is settled at these prices; if not, the bound may be too low for the whole table."""
+        prices = priced.solution.potentials[priced.solution.tree.leaf]
+        return self.rest is None or self.rest.holds(priced.rate, prices)
 
     def _meeting(self, above: list[Priced], below: list[Priced]) -> float:
         """Where the bounds of two sides meet.

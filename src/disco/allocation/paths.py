@@ -378,7 +378,8 @@ def route_from(
     groups = np.zeros(worth.shape[0], np.int64) if group is None else group
     network = Network.of(worth, keys, groups, tree, low, high, values, hashes)
     _begin(network)
-    while (end := _search(network, 64 if _search.is_patient() else _FAR)) == 1:  # a few at a time, while interpreted
+    few = max(1, min(64, 2**18 // tree.nodes**2))  # moves at a time, while interpreted: each takes all pairs of nodes
+    while (end := _search(network, few if _search.is_patient() else _FAR)) == 1:
         pass
     if end < 0:
         return None

@@ -57,7 +57,7 @@ class Rows(NamedTuple):
     """Some customers of a table; matrices are depth-major."""
 
     keys: Keys  # (customers,); empty where no tie is broken
-    values: Floats  # (depths, customers), 0 where not eligible
+    values: Floats  # (depths, customers), any finite number where not eligible
     eligible: Flags | None  # (depths, customers); None: everybody for every depth
     costs: Floats | None  # (depths, customers)
     group: Integers | None  # (customers,) row of their segment in the limits

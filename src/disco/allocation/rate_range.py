@@ -389,7 +389,8 @@ def range_of(points: list[Point], *, to_nothing: bool = False) -> RateRange:
     Between the ends, boxes are drawn on straight lines (`RateRange.holds`), while prices bend where depths trade
     places. The points in between show by how much; a fifth is added for what lies between them.
 
-    to_nothing: a price of 0 at one end alone may be anything from 0 to the line: it becomes 0 somewhere in between.
+    to_nothing: a price of 0 at one end alone becomes 0 somewhere in between, so that it may be lower than the line, by
+        the widest bar at most.
     """
     first, last = points[0], points[-1]
     bend = np.zeros(first.prices.shape)

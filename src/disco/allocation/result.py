@@ -35,10 +35,10 @@ class Status(StrEnum):
     def meaning(self) -> str:
         """
         >>> Status.OPTIMAL.meaning
-        'Proved optimal: value equals bound.'
+        'Proved optimal: the relative gap is at most 1e-12.'
         """
         return {
-            "OPTIMAL": "Proved optimal: value equals bound.",
+            "OPTIMAL": f"Proved optimal: the relative gap is at most {PROVED:g}.",
             "WITHIN_GAP": "Integral and feasible; the possible loss is bound - value.",
             "INFEASIBLE": "No allocation meets all limits; see `conflicts`.",
         }[self.value]

@@ -13,7 +13,8 @@ place depends on where the prices will be in the end. There are three:
 
 A rule is never trusted: it says what follows *if* the final prices are among its own, and whoever made it asks
 afterwards whether they are (`PriceBox.holds`, `PriceGaps.holds`, `GridBox.holds`, `RateRange.holds`). If not, the whole
-pass is thrown away (`solve`).
+pass is thrown away (`solve`); with a budget its result stands where other prices bound the whole table closely
+(`budget`).
 
 What makes a box useful is that customers compare. Of a customer's best and second-best place only the difference of two
 prices counts, and it is known better than either price. So the common shift t of all prices has a width of its own: it
@@ -450,6 +451,8 @@ class RateRange(NamedTuple):
             return False
         part = (rate - low) / (high - low)
         one, other = self.boxes
+        if part in (0.0, 1.0):  # a width at the other end may be infinite
+            return (other if part else one).holds(prices)
         centre = (1.0 - part) * one.centre + part * other.centre
         width = (1.0 - part) * one.width + part * other.width
         return PriceBox(centre, width, (1.0 - part) * one.none_width + part * other.none_width).holds(prices)

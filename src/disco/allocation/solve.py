@@ -25,10 +25,11 @@ bound D(p*) of docs/maths.md, which no allocation exceeds:
 - A limit with a price is met exactly. The paths see what the settled customers leave of each limit (`Tree.left_after`)
   and give a positive price to a full cap alone, and a negative one to a floor that is just met.
 
-The prices are those of shortest paths over everybody, too. Optimal prices of the whole table suit the open customers as
-well, so that the smallest of theirs, p*, are at most the smallest of the table. But p* is in the box and suits the
-settled, so that it is itself among the prices of the table: the two are equal. And so are ties: whoever was settled
-wins by more than a tie (`Grid.margin`), so that only open customers are indifferent, and the paths decide by hash.
+Without floors, the prices are those of shortest paths over everybody, too. Optimal prices of the whole table suit the
+open customers as well, so that the smallest of theirs, p*, are at most the smallest of the table. But p* is in the box
+and suits the settled, so that it is itself among the prices of the table: the two are equal. And so are ties: whoever
+was settled wins by more than a tie (`Grid.margin`), so that only open customers are indifferent, and the paths decide
+by hash.
 
 The certificate (`certificate`) does not believe any of this: it computes value and D(p*) anew from the table.
 
@@ -36,20 +37,21 @@ When prices leave the box
 -------------------------
 Then some settled customer might prefer another place, and nothing has been proved. Nobody is repaired one by one: the
 whole pass is thrown away. Newton begins again, at the prices that were found and on a sample without neighbours, and
-the box around its result is four times as wide. The same happens where a pass settles more customers at a place than
-its cap allows, for then no prices of the box can be right; no others were found, so that Newton begins at the sample's.
-The third box has the prices of shortest paths on samples, as every box has where Newton finds none. If it fails as well
-(values tie, or the samples were unlike the table), the rule of ties is tried. The last resort is shortest paths over
-everybody, which need no box; a table in chunks is brought here for them, or refused where it is too large. So a bad
-guess costs another pass, and never a decision.
+the box around its result is two and a half times as wide. The same happens where a pass settles more customers at a
+place than its cap allows, for then no prices of the box can be right; no others were found, so that Newton begins at
+the sample's. Where the sample is not everybody and segments have no limits, a third box has the prices of shortest
+paths on samples, as every box has where Newton finds none. If the last box fails as well (values tie, or the samples
+were unlike the table), the rule of ties is tried. The last resort is shortest paths over everybody, which need no box;
+a table in chunks is brought here for them, or refused where it is too large. So a bad guess costs another pass, and
+never a decision; with a budget it may change which allocation within the stated gap is found (`budget`).
 
 What calls what: `solve` and `solve_table` are the doors, for tables in memory and in chunks. `_by_boxes` is one round
 of steps 1 to 4, `_guess` is step 1, and `_among` solves whom a pass left open, by `_by_boxes` again or by `_paths`.
 `_by_ties` is the same round with the rule of ties.
 
 The table (`table.ValueTable`) is rows in memory, Parquet in chunks, or Spark partitions. Limits of depths and of
-segments are a tree, and with a budget price λ values are v - λ·c. None of the constants here changes a result, only the
-time it takes (tests/contracts/test_contract_solvers.py moves them).
+segments are a tree, and with a budget price λ values are v - λ·c. None of the constants here changes a decision, only
+the time it takes (tests/contracts/test_contract_solvers.py moves them).
 """
 
 import math
@@ -116,7 +118,8 @@ class _PathsBeforeCompiling:
 
     Newton and its screen take 8 s to compile and save 0.4 ms of 5,000 customers, or 6 of 50,000. So the first tables go
     the way that needs the fewest kernels, until so many customers have that the time lost is a good part of that; one
-    table is at most a hundredth of them. Both ways give the same places and prices.
+    table is at most a hundredth of them. Without floors both ways give the same places and prices. With floors the
+    prices may depend on where they began, and no result may depend on what is compiled: such tables always go by boxes.
     """
 
     def __init__(self, customers: int) -> None:
@@ -159,7 +162,7 @@ def _solve(
     customers, few, ties = problem.customers, 0, True
     if tree.leaf.shape[0] > 1:
         few = _FEW_KNOWN_IN_SEGMENTS if warm is not None and warm.size == tree.nodes - 1 else _FEW_IN_SEGMENTS
-    if customers > few and _PATHS_BEFORE_COMPILING.serve(customers):
+    if customers > few and not problem.limits.has_floors and _PATHS_BEFORE_COMPILING.serve(customers):
         few, ties = customers, False
     if customers > few:
         table = TableInMemory(problem, rate, engine)
@@ -181,7 +184,8 @@ def solve_on_grid(
     """The optimum in grid integers alone: correct for any values, fastest where Newton cannot work.
 
     warm: as in `solve`; only the prices of depths are read.
-    ties: whether the rule of ties is tried first; its kernels would have to be compiled.
+    ties: whether the rule of ties is tried first; its kernels would have to be compiled. False: there are no floors,
+        with which prices may depend on the start.
     """
     prices = None if warm is None else warm[: problem.columns]
     table, of_sample = TableInMemory(problem, rate, engine), None
@@ -190,7 +194,7 @@ def solve_on_grid(
         placed, of_sample = _by_ties(table, tree, prices, rate=rate)
         if placed is not None:
             return Assignment(placed.choice, placed.potentials, tree)
-    elif not ties and prices is None and not problem.limits.has_floors:  # with floors, prices may depend on the start
+    elif not ties and prices is None:
         # a tenth of the moves, as they begin at the prices of every eighth customer
         sizes = [problem.customers // 64, problem.customers // 8]
         solved = _of_samples(table, tree, tree.low, tree.high, sizes, None)
@@ -225,9 +229,10 @@ def _by_boxes(
 ) -> Placed | None:  # fmt: skip
     """By sample, box, pass, and the same again on whom the pass leaves open; None: boxes do not settle this table.
 
-    Three boxes are tried. A round is done where the final prices are in the box. Where they are not, or the settled
-    customers break a cap, the next box is tried, which is wider. All other ends are None, whatever the cause: the
-    caller tries another way, and the last way decides whether limits contradict each other. The causes are
+    Two boxes are tried, and a third of shortest paths (without segments, where the sample is not everybody). A round is
+    done where the final prices are in the box. Where they are not, or the settled customers break a cap, the next box
+    is tried, which is wider. All other ends are None, whatever the cause: the caller tries another way, and the last
+    way decides whether limits contradict each other. The causes are
 
     - nobody can be sampled, or everybody should be copied and is too many;
     - Newton finds no prices (`dual.guess_prices` lists why), or the box leaves most of the sample open;
@@ -276,7 +281,7 @@ def _by_boxes(
         if found is None:
             return None
         if rule.holds(found.potentials[tree.leaf]):
-            return Placed(passed.with_open(found.choice), found.potentials, passed)
+            return Placed(passed.fill_open(found.choice), found.potentials, passed)
         potentials = found.potentials[1:]
     return None
 
@@ -357,15 +362,17 @@ def _guess_of_paths(
     """The exact prices of a sample, and how far those of smaller ones were off; None: there are none to compare with.
 
     A price of a sample a quarter as large is off by twice as much, so that the difference of the two has three times
-    the variance of what the larger is off by (five times, where they share nobody). Three differences may be small by
-    chance: no two prices are taken to be closer known than a tenth of all pairs are. A price of no limit is known.
+    the variance of what the larger is off by. Where the two share nobody that is too large, which is safe. Three
+    differences may be small by chance: no two prices are taken to be closer known than a tenth of all pairs are. A
+    price of no limit is known.
     """
     solved = _of_samples(table, tree, low, high, _sizes_of_samples(table), potentials)
     if len(solved) < 2:
         return None
     every = np.stack([places.potentials for _, places in solved])  # (samples, 1 + depths), "no code" first
     gaps = every[:, :, None] - every[:, None, :]
-    parts = (4.0 ** np.arange(len(every) - 1, 0, -1) - 1.0)[:, None, None]
+    sizes = np.array([few.keys.size for few, _ in solved], np.float64)  # one may be missing in between
+    parts = (sizes[-1] / sizes[:-1] - 1.0)[:, None, None]
     variance = ((gaps[:-1] - gaps[-1]) ** 2 / parts).mean(axis=0)
     if (variance > 0.0).any():
         variance = np.maximum(variance, np.quantile(variance[variance > 0.0], 0.1))
@@ -388,7 +395,7 @@ def _box_rule(guess: Guess, table: ValueTable, sample: TableSample, rate: float)
     return replace(rule, margin=max(margin, MARGIN * rule.largest_price))
 
 
-class _OnGrid(NamedTuple):
+class _GridCells(NamedTuple):
     """Customers in grid integers, as shortest paths take them."""
 
     worth: Array  # (customers, depths)
@@ -396,15 +403,15 @@ class _OnGrid(NamedTuple):
     group: Array | None  # None: there are no segments
 
 
-def _on_grid(table: TableInMemory, tree: Tree, grid: Grid) -> _OnGrid:
+def _on_grid(table: TableInMemory, tree: Tree, grid: Grid) -> _GridCells:
     """All customers of a table of net values."""
     problem = table.problem
     worth = np.empty(problem.values.shape[::-1], np.int64)
     to_grid(problem.values, grid_scale(grid.top, nodes=tree.nodes), problem.limits.has_floors, worth)
-    return _OnGrid(worth, problem.all_keys, problem.limits.segment)
+    return _GridCells(worth, problem.all_keys, problem.limits.segment)
 
 
-def _all_on_grid(table: TableInMemory, tree: Tree) -> tuple[_OnGrid, Grid]:
+def _all_on_grid(table: TableInMemory, tree: Tree) -> tuple[_GridCells, Grid]:
     """All customers of any table: block by block where a copy of it would be large."""
     here = table.everybody()
     if here is not None and here.grid is not None:
@@ -414,11 +421,11 @@ def _all_on_grid(table: TableInMemory, tree: Tree) -> tuple[_OnGrid, Grid]:
     for part in row_chunks(problem.customers):
         net = table.net_of(np.arange(part.start, part.stop))
         worth[part] = _on_grid(TableInMemory(net), tree, grid).worth
-    return _OnGrid(worth, problem.all_keys, problem.limits.segment), grid
+    return _GridCells(worth, problem.all_keys, problem.limits.segment), grid
 
 
 def _paths(
-    customers: _OnGrid, tree: Tree, low: Array, high: Array, grid: Grid, prices: Array | None,
+    customers: _GridCells, tree: Tree, low: Array, high: Array, grid: Grid, prices: Array | None,
     start: Routed | None = None,
 ) -> Routed | None:  # fmt: skip
     """Shortest paths; None: the limits cannot be met. start: an earlier result, which replaces the prices."""
@@ -454,11 +461,11 @@ def _by_ties(
         if passed.kept and passed.opened and not (high < 0).any():
             open_table = TableInMemory(table.net(passed))
             found = _paths(_on_grid(open_table, tree, grid), tree, low, high, grid, None, start)
-        if found is None:
-            continue
+        if found is None:  # another pass around the same prices would be the same
+            break
         values, hashes = found.values[tree.leaf], found.hashes[tree.leaf]
         if box.holds(values, hashes):
-            return Placed(passed.with_open(found.choice), found.potentials, passed), found
+            return Placed(passed.fill_open(found.choice), found.potentials, passed), found
         box, start = box._replace(value_price=values, hash_price=hashes), found
     return None, start
 
@@ -470,16 +477,16 @@ def _sizes_of_samples(table: ValueTable) -> list[int]:
 
 def _of_samples(
     table: ValueTable, tree: Tree, low: Array, high: Array, sizes: list[int], prices: Array | None
-) -> list[tuple[_OnGrid, Routed]]:
+) -> list[tuple[_GridCells, Routed]]:
     """Samples and their exact places, each begun at the prices of the one before; without those whose limits clash."""
     grid = table.known_grid()
-    solved: list[tuple[_OnGrid, Routed]] = []
+    solved: list[tuple[_GridCells, Routed]] = []
     scale = grid_scale(grid.top, nodes=tree.nodes)
     for size in sizes:
         sample = table.sample(size)
         worth = np.empty(sample.net.shape[::-1], np.int64)
         to_grid(sample.net, scale, bool((tree.low > 0).any()), worth)
-        few = _OnGrid(worth, table.keys_of(sample.numbers), sample.group)
+        few = _GridCells(worth, table.keys_of(sample.numbers), sample.group)
         fewer = scaled(high, np.maximum(low, 0), sample.size / table.customers)
         found = _paths(few, tree, *fewer[::-1], grid, prices, solved[-1][1] if solved else None)
         if found is not None:
@@ -487,7 +494,7 @@ def _of_samples(
     return solved
 
 
-def grid_box(few: _OnGrid, found: Routed, tree: Tree) -> GridBox:
+def grid_box(few: _GridCells, found: Routed, tree: Tree) -> GridBox:
     """The prices of a sample, with half-widths of `_HASH_SPREAD` standard errors.
 
     That of a place is the error of a share: how many customers of the sample it has. That of the level is in how many

@@ -142,18 +142,22 @@ def load_line(cells: TableCells, rate: float, centre: Array, width: Array, k: in
     values, eligible, costs, segment = cells
     count = line.size
     worth = values[k, start : start + count]  # a slice has no negative places, for which the compiler would look
+    # each cell is rounded to the type of the line once, at the end: costs may nearly cancel values
+    paid = costs[k if costs.size > 0 else 0, start : start + count]
     if segment.size == 0:
         shift = centre[0, k] - width[0, k]
-        for j in range(count):
-            line[j] = np.float64(worth[j]) - shift
+        if costs.size > 0:
+            for j in range(count):
+                line[j] = np.float64(worth[j]) - shift - rate * np.float64(paid[j])
+        else:
+            for j in range(count):
+                line[j] = np.float64(worth[j]) - shift
     else:
         for j in range(count):
             group = segment[start + j]
-            line[j] = np.float64(worth[j]) - (centre[group, k] - width[group, k])
-    if costs.size > 0:
-        paid = costs[k, start : start + count]
-        for j in range(count):
-            line[j] -= rate * np.float64(paid[j])
+            shift = centre[group, k] - width[group, k]
+            cost = rate * np.float64(paid[j]) if costs.size > 0 else 0.0
+            line[j] = np.float64(worth[j]) - shift - cost
     if eligible.size > 0:
         allowed = eligible[k, start : start + count]
         for j in range(count):
@@ -389,8 +393,8 @@ class Pass:
         """Whether the open customers are few enough to be looked at together."""
         return self.rows.size == self.opened
 
-    def with_open(self, choice: Array) -> Array:
-        """(customers at hand,) everybody's choice from that of the open ones."""
+    def fill_open(self, choice: Array) -> Array:
+        """(customers at hand,) everybody's choice: that of the open ones is written into `choice`, without a copy."""
         self.choice[self.rows] = choice
         return self.choice
 

@@ -45,21 +45,16 @@ def assemble(sums: Matrix, encoded: Matrix, weight: Vector) -> tuple[Matrix, Vec
 
 
 @njit(cache=True, nogil=True, patient=True)
-def inverse_root(precision: Matrix) -> tuple[Matrix, float, float]:
-    """R (lower triangular) with V⁻¹ = RᵀR, ln|V|, and the condition number of V after scaling to a unit diagonal.
-
-    V = SLLᵀS with S = √diag(V), so units of measurement never matter; R = L⁻¹S⁻¹. A V that is not positive definite
-    gives an infinite condition number.
-    """
+def _inverse_root(precision: Matrix) -> tuple[Matrix, Matrix, float]:
+    """`inverse_root`, with the diagonals of L and S (d, 2) in place of ln|V|."""
     d = precision.shape[0]
     scale = np.empty(d)
     for i in range(d):
         if not (0.0 < precision[i, i] < math.inf):
-            return np.zeros((d, d)), 0.0, math.inf
+            return np.zeros((d, d)), np.ones((d, 2)), math.inf
         scale[i] = math.sqrt(precision[i, i])
     lower = np.zeros((d, d))
     norm = 0.0
-    log_determinant = 0.0
     for i in range(d):
         row_sum = 0.0
         for j in range(d):
@@ -74,8 +69,11 @@ def inverse_root(precision: Matrix) -> tuple[Matrix, float, float]:
             elif total > 0.0:
                 lower[i, i] = math.sqrt(total)
             else:
-                return np.zeros((d, d)), 0.0, math.inf
-        log_determinant += 2.0 * (math.log(lower[i, i]) + math.log(scale[i]))
+                return np.zeros((d, d)), np.ones((d, 2)), math.inf
+    diagonals = np.empty((d, 2))
+    for i in range(d):
+        diagonals[i, 0] = lower[i, i]
+        diagonals[i, 1] = scale[i]
     root = np.zeros((d, d))  # L⁻¹ by forward substitution, a column at a time
     for j in range(d):
         root[j, j] = 1.0 / lower[j, j]
@@ -96,7 +94,21 @@ def inverse_root(precision: Matrix) -> tuple[Matrix, float, float]:
     for i in range(d):
         for j in range(i + 1):
             root[i, j] /= scale[j]
-    return root, log_determinant, norm * inverse_norm
+    return root, diagonals, norm * inverse_norm
+
+
+def inverse_root(precision: Matrix) -> tuple[Matrix, float, float]:
+    """R (lower triangular) with V⁻¹ = RᵀR, ln|V|, and the condition number of V after scaling to a unit diagonal.
+
+    V = SLLᵀS with S = √diag(V), so units of measurement never matter; R = L⁻¹S⁻¹. A V that is not positive definite
+    gives an infinite condition number. Logarithms are taken here and not in the kernel, where they would have other
+    bits if it is compiled for a processor with vectors of them.
+    """
+    root, diagonals, condition = _inverse_root(precision)
+    log_determinant = 0.0
+    for lower, scale in diagonals.tolist():
+        log_determinant += 2.0 * (math.log(lower) + math.log(scale))
+    return root, log_determinant, condition
 
 
 @njit(cache=True, nogil=True, patient=True)

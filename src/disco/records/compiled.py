@@ -108,10 +108,11 @@ class Kernel(Generic[Parameters, Returned]):
 
     def _interpreted(self, *args: Any, **kwargs: Any) -> Returned:
         start = time.thread_time()
-        with np.errstate(all="ignore"):  # 64-bit words wrap around, as compiled ones do
-            result = self.plain()(*args, **kwargs)
-        self._patience -= time.thread_time() - start
-        return result
+        try:
+            with np.errstate(all="ignore"):  # 64-bit words wrap around, as compiled ones do
+                return self.plain()(*args, **kwargs)
+        finally:
+            self._patience -= time.thread_time() - start
 
     def plain(self) -> Callable[..., Returned]:
         """The function for the interpreter, in which the kernels it calls are plain functions as well."""
