@@ -321,7 +321,7 @@ def test_what_was_done_is_said_when_standard_output_is_full(
 
     planned = full("plan", shop / "second.yaml", "--shop", shop)
     assert planned.code == 4
-    assert planned.err.startswith("error: Plan ")
+    assert "\nerror: Plan " in planned.err  # after the warnings of the plan
     for arguments, words in (
         (("launch", "second"), "second is launched. Only the report could not be written to standard output: No space"),
         (("pause", "second"), "second is paused. Only"),
@@ -363,6 +363,41 @@ def test_outcomes_go_to_a_csv_file_and_a_full_disk_leaves_the_retailer_as_it_was
 
 
 # ---- Ctrl-C
+
+
+@pytest.mark.parametrize(
+    ("work", "printed"),
+    [
+        ("try:\n  wait()\n except KeyboardInterrupt:\n  pass\n wait()\n print('went on')", b""),
+        ("try:\n  wait()\n finally:\n  wait()\n  print('cleaned up')", b"cleaned up\n"),
+    ],
+    ids=["an interruption that was lost is repeated", "cleaning up is not interrupted"],
+)
+def test_an_interruption_is_repeated_until_the_command_ends(work: str, printed: bytes) -> None:
+    program = f"""
+import sys, time
+from disco.entrypoints import cli
+from disco.entrypoints.cli import app
+cli._REPEATED_AFTER_S = 0.05
+def wait():
+ waits.append(1)
+ if len(waits) == 1:
+  print("ready", flush=True)
+ time.sleep(60 if len(waits) == 1 or {not printed} else 0.3)
+def run(interrupted):
+ {work}
+ return 0
+waits = []
+app.run = run
+cli.command()
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=50)
+    assert (process.returncode, out) == (130, printed)
+    assert error.startswith(b"Interrupted.")
 
 
 @pytest.mark.parametrize("seconds", [0, 0.2, 1.0])  # before, within and after most imports

@@ -11,6 +11,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 _PAUSE_S = 0.01
+_REPEATED_AFTER_S = 3.0  # so long after Ctrl-C, work that goes on has lost it
 _INTERRUPTED = 128 + signal.SIGINT  # as shells count; output.py is not imported yet
 _OBJECTS_BETWEEN_COLLECTIONS = 200_000  # more than imports make, which are no garbage
 
@@ -76,7 +77,9 @@ class _PandasWhenNeeded:
 class _Interruption:
     """Ctrl-C during a command.
 
-    Libraries turn the exception into others (DuckDB: into a RuntimeError), so that it happened is remembered here.
+    Libraries turn the exception into others (DuckDB: into a RuntimeError), so that it happened is remembered here. C
+    code may lose it altogether, as an import within an extension does. So it is repeated while the command goes on,
+    except where an exception is being handled, because that is the cleaning up.
     """
 
     def __init__(self) -> None:
@@ -85,11 +88,13 @@ class _Interruption:
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():  # no other thread may set handlers
+            signal.signal(signal.SIGALRM, self._repeat)
             self._before = signal.signal(signal.SIGINT, self._interrupt), sys.unraisablehook
             sys.unraisablehook = self._lost
 
     def __exit__(self, *_: object) -> None:
         if self._before is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             handler, sys.unraisablehook = self._before
             signal.signal(signal.SIGINT, handler)
 
@@ -97,7 +102,12 @@ class _Interruption:
         if self.happened:  # for the second time: end at once; every write survives a sudden end
             os._exit(_INTERRUPTED)
         self.happened = True
+        signal.setitimer(signal.ITIMER_REAL, _REPEATED_AFTER_S, _REPEATED_AFTER_S)
         raise KeyboardInterrupt
+
+    def _repeat(self, number: int, frame: FrameType | None) -> None:
+        if sys.exc_info()[0] is None:
+            raise KeyboardInterrupt
 
     def _lost(self, lost: Any) -> None:
         """An exception that a finalizer could not raise; the interruption is repeated when the finalizer is over."""
