@@ -83,16 +83,18 @@ def in_a_new_process(program: str, **environment: str) -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
 
 
-def test_spark_writes_nothing_to_stderr():
+def test_spark_writes_nothing_to_stderr_and_the_users_memory_holds():
     require_spark()
     done = in_a_new_process(
-        "import pyarrow as pa\n"
+        "import os, pyarrow as pa\n"
         "engine = SparkEngine(master='local[1]')\n"
         "table = engine.table(pa.table({'n': [1, 2, 3]}))\n"
-        "print(table.fold(lambda chunk: chunk.num_rows, lambda one, other: one + other))\n",
-        PYSPARK_SUBMIT_ARGS=QUICK_ARGUMENTS,
+        "print(table.fold(lambda chunk: chunk.num_rows, lambda one, other: one + other))\n"
+        "print(1024 <= int(os.environ['SPARK_DRIVER_MEMORY'].removesuffix('m')) <= 4096)\n"
+        "print(engine.session._jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20 < 700)\n",
+        PYSPARK_SUBMIT_ARGS=f"--driver-memory 600m {QUICK_ARGUMENTS}",
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3\nTrue\nTrue\n", "")
 
 
 def test_a_java_that_does_not_start_says_why():
